@@ -1,0 +1,84 @@
+"""Binomial trees: the number of ranks that are done doubles in every step."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from commlab.checks import check_n_ranks
+from commlab.schedule import COPY, REDUCE, Schedule, Step
+
+
+def binomial_tree_all_reduce(n_ranks: int) -> Schedule:
+    """All-reduce along a binomial tree: reduce to rank 0, then broadcast.
+
+    2 ceil(log2 N) steps of the whole vector.
+
+    References
+    ----------
+    Thakur, Rabenseifner and Gropp (2005), "Optimization of Collective Communication
+    Operations in MPICH".
+    """
+    steps = reduce_steps(n_ranks, root=0) + broadcast_steps(n_ranks, root=0)
+    return _one_chunk("all_reduce", n_ranks, steps, starts_at=None, ends_at=None)
+
+
+def binomial_tree_reduce(n_ranks: int, root: int = 0) -> Schedule:
+    """Reduce along a binomial tree: ``root`` ends with the sum, in ceil(log2 N) steps."""
+    return _one_chunk("reduce", n_ranks, reduce_steps(n_ranks, root), starts_at=None, ends_at=root)
+
+
+def binomial_tree_broadcast(n_ranks: int, root: int = 0) -> Schedule:
+    """Broadcast along a binomial tree: everybody ends with ``root``'s vector."""
+    steps = broadcast_steps(n_ranks, root)
+    return _one_chunk("broadcast", n_ranks, steps, starts_at=root, ends_at=None)
+
+
+def reduce_steps(n_ranks: int, root: int) -> list[Step]:
+    """At distance d = 1, 2, 4, ..., every other surviving rank adds its vector to one lower."""
+    ranks = np.arange(_check_root(n_ranks, root))
+    steps = []
+    distance = 1
+    while distance < n_ranks:
+        senders = ranks[ranks % (2 * distance) == distance]
+        steps.append(
+            Step(
+                src=(senders + root) % n_ranks,
+                dst=(senders - distance + root) % n_ranks,
+                chunk=np.zeros_like(senders),
+                op=REDUCE,
+            )
+        )
+        distance *= 2
+    return steps
+
+
+def broadcast_steps(n_ranks: int, root: int) -> list[Step]:
+    """The reduction backwards, with copies instead of additions."""
+    return [
+        Step(src=step.dst, dst=step.src, chunk=step.chunk, op=COPY)
+        for step in reversed(reduce_steps(n_ranks, root))
+    ]
+
+
+def _one_chunk(
+    collective: str, n_ranks: int, steps: list[Step], starts_at: int | None, ends_at: int | None
+) -> Schedule:
+    """Return a schedule of one undivided chunk; None means that every rank holds it."""
+    return Schedule(
+        collective,
+        n_ranks,
+        shares=[Fraction(1)],
+        starts=[[0] if starts_at in (None, r) else [] for r in range(n_ranks)],
+        ends=[[0] if ends_at in (None, r) else [] for r in range(n_ranks)],
+        steps=steps,
+        name="binomial_tree",
+    )
+
+
+def _check_root(n_ranks: int, root: int) -> int:
+    n_ranks = check_n_ranks(n_ranks)
+    if not 0 <= root < n_ranks:
+        raise ValueError(f"root must be one of the ranks 0 to {n_ranks - 1}; got {root!r}.")
+    return n_ranks

@@ -1,0 +1,152 @@
+"""The six collectives as a reader calls them, on a list of arrays (one per rank).
+
+Each call builds a schedule from the registry and simulates it. The input is not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from commlab.algorithms import REGISTRY
+from commlab.schedule import Schedule
+from commlab.simulate import simulate
+
+Arrays = Sequence[np.ndarray]
+
+
+def broadcast(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") -> list[np.ndarray]:
+    """Give every rank a copy of ``buffers[root]``.
+
+    Parameters
+    ----------
+    buffers : sequence of arrays of one shape and dtype, one per rank
+        As in `torch.distributed`, every rank passes a buffer; only the root's is read.
+    root : int
+    algorithm : str
+        A name in ``REGISTRY`` for this collective.
+
+    Returns
+    -------
+    list of arrays, one per rank, in the shape of the input
+
+    Raises
+    ------
+    ValueError
+        If the buffers are ragged or differ in dtype, or the algorithm does not exist.
+    """
+    flat, shape = _flatten(buffers)
+    schedule = _build("broadcast", algorithm, len(flat), root=root)
+    inputs = [buffer if rank == root else buffer[:0] for rank, buffer in enumerate(flat)]
+    return [buffer.reshape(shape) for buffer in simulate(schedule, inputs).buffers]
+
+
+def reduce(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") -> list[np.ndarray]:
+    """Add all buffers on rank ``root``; the other ranks get an empty array.
+
+    Parameters and errors as in `broadcast`.
+    """
+    flat, shape = _flatten(buffers)
+    results = simulate(_build("reduce", algorithm, len(flat), root=root), flat).buffers
+    return [
+        buffer.reshape(shape) if rank == root else buffer for rank, buffer in enumerate(results)
+    ]
+
+
+def all_reduce(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
+    """Give every rank the sum of all buffers.
+
+    Parameters
+    ----------
+    buffers : sequence of arrays of one shape and dtype, one per rank
+    algorithm : str
+        "ring", "naive", "binomial_tree", "recursive_doubling" or "halving_doubling".
+
+    Returns
+    -------
+    list of arrays, one per rank, in the shape of the input; bit for bit equal
+
+    Raises
+    ------
+    ValueError
+        If the buffers are ragged or differ in dtype, or the algorithm does not exist.
+    """
+    flat, shape = _flatten(buffers)
+    schedule = _build("all_reduce", algorithm, len(flat))
+    return [buffer.reshape(shape) for buffer in simulate(schedule, flat).buffers]
+
+
+def reduce_scatter(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
+    """Give rank r chunk r of the sum of all buffers.
+
+    Parameters
+    ----------
+    buffers : sequence of 1-D arrays of one length and dtype, one per rank
+        The chunks of a length that does not divide by N differ by one element at most.
+
+    Returns
+    -------
+    list of 1-D arrays, one per rank
+    """
+    flat, _ = _flatten(buffers, one_dimensional=True)
+    return simulate(_build("reduce_scatter", algorithm, len(flat)), flat).buffers
+
+
+def all_gather(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
+    """Give every rank all buffers, one after the other.
+
+    Parameters
+    ----------
+    buffers : sequence of 1-D arrays of one length and dtype, one per rank
+
+    Returns
+    -------
+    list of 1-D arrays, one per rank
+    """
+    flat, _ = _flatten(buffers, one_dimensional=True)
+    return simulate(_build("all_gather", algorithm, len(flat)), flat).buffers
+
+
+def all_to_all(buffers: Arrays, algorithm: str = "pairwise") -> list[np.ndarray]:
+    """Cut each buffer into N chunks and give chunk j of rank i to rank j, as its chunk i.
+
+    Parameters
+    ----------
+    buffers : sequence of 1-D arrays of one length and dtype, one per rank
+    algorithm : str
+        "pairwise" or "direct".
+
+    Returns
+    -------
+    list of 1-D arrays, one per rank
+    """
+    flat, _ = _flatten(buffers, one_dimensional=True)
+    return simulate(_build("all_to_all", algorithm, len(flat)), flat).buffers
+
+
+def _build(collective: str, algorithm: str, n_ranks: int, **options: int) -> Schedule:
+    entry = REGISTRY.get((collective, algorithm))
+    if entry is None:
+        known = ", ".join(sorted(name for kind, name in REGISTRY if kind == collective))
+        raise ValueError(f"{collective} has no algorithm {algorithm!r}; choose one of: {known}.")
+    return entry.build(n_ranks, **options)
+
+
+def _flatten(
+    buffers: Arrays, one_dimensional: bool = False
+) -> tuple[list[np.ndarray], tuple[int, ...]]:
+    """Return flat views and the common shape, or say how the buffers differ."""
+    arrays = [np.asarray(buffer) for buffer in buffers]
+    if not arrays:
+        raise ValueError("give one buffer per rank, so at least one; got none.")
+    shapes = [array.shape for array in arrays]
+    if any(shape != shapes[0] for shape in shapes):
+        told = ", ".join(f"rank {rank} {shape}" for rank, shape in enumerate(shapes))
+        raise ValueError(f"the buffers are ragged: all ranks must pass one shape; got {told}.")
+    if one_dimensional and arrays[0].ndim != 1:
+        raise ValueError(
+            f"this collective cuts or joins 1-D arrays; the buffers have {arrays[0].ndim} "
+            "dimensions: flatten them first, for example with .reshape(-1)."
+        )
+    return [array.reshape(-1) for array in arrays], shapes[0]

@@ -1,0 +1,163 @@
+"""Which link joins two ranks, and what it costs.
+
+A topology is a set of ranks on nodes. Ranks of one node are joined by the links inside it
+(NVLink), ranks of different nodes by network interfaces, the rails of a node (InfiniBand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from commlab.checks import check_alpha, check_beta, check_n_ranks
+from commlab.schedule import Schedule, ScheduleError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between two ranks.
+
+    Attributes
+    ----------
+    alpha : float
+        Seconds per message.
+    beta : float
+        Bytes per second, one direction.
+    """
+
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", float(check_alpha(self.alpha)))
+        object.__setattr__(self, "beta", float(check_beta(self.beta)))
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Ranks, the nodes they sit on, and the links between them.
+
+    Attributes
+    ----------
+    node_of : numpy.ndarray of int, shape (n_ranks,)
+        The node of each rank.
+    nic_of : numpy.ndarray of int, shape (n_ranks,)
+        The network interface that each rank's traffic to other nodes goes through. Ranks
+        with the same number share it.
+    inside, between : Link
+        The link of two ranks on one node, and of two ranks on different nodes.
+    ports : int
+        Messages that a rank can send at once, and receive at once.
+    """
+
+    node_of: np.ndarray
+    nic_of: np.ndarray
+    inside: Link
+    between: Link
+    ports: int = 1
+
+    def __post_init__(self) -> None:
+        check_n_ranks(self.ports, "ports")
+        if self.node_of.shape != self.nic_of.shape or self.node_of.ndim != 1:
+            raise ValueError("node_of and nic_of must each give one number for every rank.")
+
+    @property
+    def n_ranks(self) -> int:
+        """The number of ranks."""
+        return self.node_of.size
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse a schedule that needs more ports than a rank has.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of ranks differ.
+        ScheduleError
+            Naming the first step and rank that sends or receives too many messages at once.
+        """
+        self.check_size(schedule)
+        for index in range(len(schedule.steps)):
+            messages = schedule.messages(index)
+            for ends, verb in ((messages.src, "sends"), (messages.dst, "receives")):
+                load = np.bincount(ends, minlength=self.n_ranks)
+                rank = int(np.argmax(load))
+                if load[rank] > self.ports:
+                    raise ScheduleError(
+                        f"step {index}: rank {rank} {verb} {load[rank]} messages at once, but "
+                        f"the topology has {self.ports} port(s) per rank and direction. "
+                        "Spread them over more steps, or give the topology more ports.",
+                        step=index,
+                        rank=rank,
+                    )
+
+    def check_size(self, schedule: Schedule) -> None:
+        """Refuse a schedule for another number of ranks."""
+        if schedule.n_ranks != self.n_ranks:
+            raise ValueError(
+                f"the schedule is for {schedule.n_ranks} ranks and the topology has "
+                f"{self.n_ranks}: build both for the same number."
+            )
+
+
+def flat_topology(n_ranks: int, alpha: float, beta: float, ports: int = 1) -> Topology:
+    """All ranks joined by equal links, as by one switch.
+
+    Parameters
+    ----------
+    n_ranks : int
+    alpha : float
+        Seconds per message.
+    beta : float
+        Bytes per second, one direction.
+    ports : int
+        Messages that a rank can send (and receive) at once; its bandwidth stays `beta`.
+    """
+    n_ranks = check_n_ranks(n_ranks)
+    link = Link(alpha, beta)
+    return Topology(np.zeros(n_ranks, dtype=int), np.arange(n_ranks), link, link, ports)
+
+
+def node_topology(
+    n_nodes: int,
+    gpus_per_node: int,
+    alpha: float,
+    beta_intra: float,
+    beta_inter: float,
+    *,
+    rails: int | None = None,
+    alpha_inter: float | None = None,
+    ports: int = 1,
+    rank_order: Sequence[int] | None = None,
+) -> Topology:
+    """Nodes of GPUs: fast links inside, one network interface per rail between.
+
+    Parameters
+    ----------
+    n_nodes, gpus_per_node : int
+        m and g; there are m * g ranks, node by node.
+    alpha : float
+        Seconds per message, inside a node and (unless `alpha_inter` is given) between nodes.
+    beta_intra, beta_inter : float
+        Bytes per second in one direction: of a GPU inside its node, and of one rail.
+    rails : int, optional
+        Network interfaces per node; one per GPU by default. With fewer, neighbouring GPUs
+        share one, and transfers of one step that use the same one share its bandwidth.
+    rank_order : sequence of int, optional
+        A permutation: rank r sits where rank ``rank_order[r]`` would sit.
+    """
+    n_nodes = check_n_ranks(n_nodes, "n_nodes")
+    gpus_per_node = check_n_ranks(gpus_per_node, "gpus_per_node")
+    rails = gpus_per_node if rails is None else check_n_ranks(rails, "rails")
+    if rails > gpus_per_node:
+        raise ValueError(f"rails ({rails}) cannot exceed gpus_per_node ({gpus_per_node}).")
+    n_ranks = n_nodes * gpus_per_node
+    place = np.arange(n_ranks) if rank_order is None else np.asarray(rank_order)
+    if sorted(place.tolist()) != list(range(n_ranks)):
+        raise ValueError(f"rank_order must name each of the ranks 0 to {n_ranks - 1} once.")
+    node_of, local = np.divmod(place, gpus_per_node)
+    nic_of = node_of * rails + local * rails // gpus_per_node
+    between = Link(alpha if alpha_inter is None else alpha_inter, beta_inter)
+    return Topology(node_of, nic_of, Link(alpha, beta_intra), between, ports)

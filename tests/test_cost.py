@@ -1,0 +1,295 @@
+"""Closed forms, the price of schedules, and that the two agree."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schedules import RANKS, all_schedules, anonymous, permuted
+
+import commlab
+from commlab import cost, flat_topology, node_topology, price
+from commlab.algorithms import REGISTRY, hierarchical_all_reduce, ring_all_reduce
+from commlab.units import GIB, MIB
+
+ALPHA, NVLINK, INFINIBAND = 5e-6, 450e9, 50e9
+
+FOUR_ARGUMENTS = [
+    cost.alpha_beta_naive_allreduce,
+    cost.alpha_beta_ring_allreduce,
+    cost.alpha_beta_tree_allreduce,
+    cost.alpha_beta_recursive_doubling_allreduce,
+    cost.alpha_beta_halving_doubling_allreduce,
+    cost.alpha_beta_reduce_scatter,
+    cost.alpha_beta_all_gather,
+    cost.alpha_beta_broadcast,
+    cost.alpha_beta_all_to_all,
+]
+
+
+@pytest.mark.parametrize("n_ranks", [1, *RANKS])
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_price_equals_the_closed_form(key: tuple[str, str], n_ranks: int) -> None:
+    entry = REGISTRY[key]
+    schedule = entry.build(n_ranks)
+    for nbytes in (0, 1, 1000, 16 * MIB, 1e10):
+        for alpha, beta in ((ALPHA, NVLINK), (0, 1e9), (1e-3, 1e12)):
+            topology = flat_topology(n_ranks, alpha, beta, ports=entry.ports(n_ranks))
+            topology.check(schedule)
+            formula = entry.closed_form(nbytes, n_ranks, alpha, beta)
+            assert price(schedule, topology, nbytes).total == pytest.approx(
+                formula, rel=1e-12, abs=0
+            )
+
+
+@pytest.mark.parametrize("n_nodes", range(1, 5))
+@pytest.mark.parametrize("gpus_per_node", range(1, 9))
+def test_hierarchical_price_equals_the_closed_form(n_nodes: int, gpus_per_node: int) -> None:
+    schedule = hierarchical_all_reduce(n_nodes, gpus_per_node)
+    commlab.verify(schedule)
+    topology = node_topology(n_nodes, gpus_per_node, ALPHA, NVLINK, INFINIBAND)
+    topology.check(schedule)
+    formula = commlab.hierarchical_allreduce_time(
+        GIB, n_nodes, gpus_per_node, ALPHA, NVLINK, INFINIBAND
+    )
+    assert price(schedule, topology, GIB).total == pytest.approx(formula, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("n_nodes", range(1, 5))
+@pytest.mark.parametrize("gpus_per_node", [1, 2, 4])
+def test_flat_ring_over_nodes_price_equals_the_closed_form(
+    n_nodes: int, gpus_per_node: int
+) -> None:
+    schedule = ring_all_reduce(n_nodes * gpus_per_node)
+    topology = node_topology(n_nodes, gpus_per_node, ALPHA, NVLINK, INFINIBAND)
+    formula = commlab.flat_ring_over_nodes_time(
+        GIB, n_nodes, gpus_per_node, ALPHA, NVLINK, INFINIBAND
+    )
+    assert price(schedule, topology, GIB).total == pytest.approx(formula, rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+def test_price_is_blind_to_names_and_rank_numbers(n_ranks: int) -> None:
+    topology = flat_topology(n_ranks, ALPHA, NVLINK, ports=2)
+    order = np.random.default_rng(n_ranks).permutation(n_ranks).tolist()
+    for schedule in all_schedules(n_ranks):
+        plain = price(schedule, topology, 12345)
+        np.testing.assert_array_equal(
+            plain.by_step, price(anonymous(schedule), topology, 12345).by_step
+        )
+        np.testing.assert_array_equal(
+            plain.by_step, price(permuted(schedule, order), topology, 12345).by_step
+        )
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+def test_price_charges_for_the_busiest_rank(n_ranks: int) -> None:
+    """Without latency and with enough ports the price is the ledger's critical share."""
+    topology = flat_topology(n_ranks, 0, 1e9)
+    for schedule in all_schedules(n_ranks):
+        assert price(schedule, topology, 1e9).total == pytest.approx(
+            float(commlab.ledger(schedule).critical), rel=1e-12
+        )
+
+
+def test_a_shared_interface_is_shared() -> None:
+    """Two GPUs of a node that share one network interface take twice as long across."""
+    schedule = hierarchical_all_reduce(2, 2)
+    own = price(schedule, node_topology(2, 2, 0, 1e15, 1e9, rails=2), 1e9)
+    shared = price(schedule, node_topology(2, 2, 0, 1e15, 1e9, rails=1), 1e9)
+    across = slice(1, 3)
+    np.testing.assert_allclose(shared.by_step[across], 2 * own.by_step[across], rtol=1e-12)
+    np.testing.assert_allclose(shared.by_step[[0, 3]], own.by_step[[0, 3]], rtol=1e-12)
+
+
+def test_a_badly_ordered_ring_is_slower() -> None:
+    ring = ring_all_reduce(8)
+    good = node_topology(2, 4, ALPHA, NVLINK, INFINIBAND, rails=1)
+    zigzag = node_topology(
+        2, 4, ALPHA, NVLINK, INFINIBAND, rails=1, rank_order=[0, 4, 1, 5, 2, 6, 3, 7]
+    )
+    assert price(ring, zigzag, GIB).total > 3 * price(ring, good, GIB).total
+
+
+def test_a_change_of_one_bandwidth_changes_what_depends_on_it() -> None:
+    arguments = (GIB, 8, 8, ALPHA)
+    slower_inside = commlab.hierarchical_allreduce_time(*arguments, NVLINK / 2, INFINIBAND)
+    plain = commlab.hierarchical_allreduce_time(*arguments, NVLINK, INFINIBAND)
+    assert slower_inside > plain
+    flat = commlab.flat_ring_over_nodes_time(*arguments, NVLINK, INFINIBAND)
+    assert flat == commlab.flat_ring_over_nodes_time(*arguments, NVLINK / 2, INFINIBAND)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (commlab.alpha_beta_ring_allreduce(GIB, 2, ALPHA, NVLINK), 2.39609e-3),
+        (commlab.alpha_beta_ring_allreduce(GIB, 8, ALPHA, NVLINK), 4.24566e-3),
+        (commlab.alpha_beta_ring_allreduce(GIB, 256, ALPHA, NVLINK), 7.30354e-3),
+        (commlab.alpha_beta_naive_allreduce(GIB, 256, 0, NVLINK), 1.21691),
+        (commlab.alpha_beta_naive_allreduce(GIB, 256, ALPHA, NVLINK), 1.21946),
+        (commlab.alpha_beta_ring_allreduce(0, 256, ALPHA, NVLINK), 2.55e-3),
+        (commlab.alpha_beta_ring_allreduce(16 * MIB, 4, ALPHA, NVLINK), 85.9241e-6),
+        (commlab.flat_ring_over_nodes_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND), 42.9086e-3),
+        (commlab.flat_ring_over_nodes_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND, 8), 5.91482e-3),
+        (commlab.hierarchical_allreduce_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND), 9.01328e-3),
+        (
+            commlab.hierarchical_allreduce_time(70.55e9 * 2, 8, 8, ALPHA, NVLINK, INFINIBAND),
+            1.16617,
+        ),
+    ],
+)
+def test_the_lectures_figures(seconds: float, expected: float) -> None:
+    assert seconds == pytest.approx(expected, rel=1e-5)
+
+
+def test_buckets_of_the_lecture() -> None:
+    whole = commlab.alpha_beta_ring_allreduce(GIB, 8, ALPHA, NVLINK)
+    assert commlab.bucketed_allreduce_time(
+        GIB, 25 * MIB, 8, ALPHA, NVLINK
+    ) / whole == pytest.approx(1.6595, abs=5e-5)
+    assert commlab.bucketed_allreduce_time(GIB, 25e6, 8, ALPHA, NVLINK) / whole == pytest.approx(
+        1.6925, abs=5e-5
+    )
+    assert commlab.bucketed_allreduce_time(GIB, GIB, 8, ALPHA, NVLINK) == whole
+
+
+@given(
+    n_ranks=st.integers(2, 2000),
+    alpha=st.floats(1e-9, 1e-3),
+    beta=st.floats(1e7, 1e13),
+)
+def test_ring_and_tree_are_equal_at_their_crossover(
+    n_ranks: int, alpha: float, beta: float
+) -> None:
+    size = commlab.ring_tree_crossover(n_ranks, alpha, beta)
+    ring = commlab.alpha_beta_ring_allreduce(size, n_ranks, alpha, beta)
+    tree = commlab.alpha_beta_tree_allreduce(size, n_ranks, alpha, beta)
+    assert ring == pytest.approx(tree, rel=1e-9)
+    if n_ranks > 3:
+        assert commlab.alpha_beta_tree_allreduce(size / 2, n_ranks, alpha, beta) < (
+            commlab.alpha_beta_ring_allreduce(size / 2, n_ranks, alpha, beta)
+        )
+
+
+def test_crossover_of_the_lecture() -> None:
+    size = commlab.ring_tree_crossover(8, ALPHA, NVLINK)
+    assert size / MIB == pytest.approx(4.03909, rel=1e-5)
+    assert commlab.alpha_beta_tree_allreduce(size, 8, ALPHA, NVLINK) == pytest.approx(
+        86.4706e-6, rel=1e-5
+    )
+    assert commlab.ring_tree_crossover(2, ALPHA, NVLINK) == 0
+    with pytest.raises(ValueError, match="one rank"):
+        commlab.ring_tree_crossover(1, ALPHA, NVLINK)
+
+
+@pytest.mark.parametrize("n_ranks", [4, 8, 16, 64])
+def test_the_flat_model_prefers_doubling(n_ranks: int) -> None:
+    """At these N, ring and tree are beaten at every size (the page of section 4 says so)."""
+    sizes = np.logspace(0, 12, 200)
+    ring = commlab.alpha_beta_ring_allreduce(sizes, n_ranks, ALPHA, NVLINK)
+    tree = commlab.alpha_beta_tree_allreduce(sizes, n_ranks, ALPHA, NVLINK)
+    doubling = np.minimum(
+        commlab.alpha_beta_recursive_doubling_allreduce(sizes, n_ranks, ALPHA, NVLINK),
+        commlab.alpha_beta_halving_doubling_allreduce(sizes, n_ranks, ALPHA, NVLINK),
+    )
+    assert np.all(doubling < np.minimum(ring, tree))
+
+
+@pytest.mark.parametrize("form", FOUR_ARGUMENTS)
+def test_closed_forms_broadcast_and_return_floats_for_scalars(form) -> None:
+    sizes = np.array([[0.0], [1e6], [1e9]])
+    ranks = np.array([1, 2, 3, 8])
+    table = form(sizes, ranks, ALPHA, NVLINK)
+    assert table.shape == (3, 4)
+    assert np.all(table[:, 0] == 0)  # one rank has nobody to talk to
+    for i, j in np.ndindex(3, 4):
+        single = form(float(sizes[i, 0]), int(ranks[j]), ALPHA, NVLINK)
+        assert isinstance(single, float)
+        assert single == table[i, j]
+
+
+@pytest.mark.parametrize("n_ranks", [2**k for k in range(1, 40)])
+def test_ceil_log2_is_exact_around_powers_of_two(n_ranks: int) -> None:
+    depth = n_ranks.bit_length() - 1
+    for n, steps in ((n_ranks, depth), (n_ranks + 1, depth + 1)):
+        assert cost.alpha_beta_broadcast(0, n, 1.0, 1e9) == steps
+
+
+@pytest.mark.parametrize("form", FOUR_ARGUMENTS)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1, 4, ALPHA, NVLINK), "nbytes is a number of bytes, zero or more"),
+        ((float("nan"), 4, ALPHA, NVLINK), "nbytes"),
+        ((1e6, 0, ALPHA, NVLINK), "n_ranks must be whole numbers, 1 or more"),
+        ((1e6, 2.5, ALPHA, NVLINK), "n_ranks must be whole numbers"),
+        ((1e6, 4, -ALPHA, NVLINK), "alpha is a time in seconds per message, zero or more"),
+        ((1e6, 4, float("nan"), NVLINK), "alpha"),
+        ((1e6, 4, ALPHA, 0), "beta is a bandwidth in bytes per second, above zero"),
+        ((1e6, 4, ALPHA, -1e9), "beta"),
+        ((1e6, 4, ALPHA, float("inf")), "beta"),
+        (("64 MiB", 4, ALPHA, NVLINK), "nbytes must be a number"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(form, arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        form(*arguments)
+
+
+def test_a_bandwidth_in_gigabytes_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="if GB/s were meant, multiply by 1e9"):
+        commlab.alpha_beta_ring_allreduce(1e6, 4, ALPHA, 450)
+    with pytest.warns(UserWarning, match="if GB/s were meant"):
+        flat_topology(4, ALPHA, 450)
+
+
+def test_a_time_above_a_year_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="above a year"):
+        commlab.alpha_beta_ring_allreduce(1e15, 4, ALPHA, 1e6)
+    with pytest.warns(UserWarning, match="above a year"):
+        price(ring_all_reduce(4), flat_topology(4, 0, 1e6), 1e15)
+
+
+def test_ordinary_arguments_are_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        commlab.alpha_beta_ring_allreduce(GIB, 1024, ALPHA, 1e6)
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="bucket_nbytes must be above zero"):
+        commlab.bucketed_allreduce_time(GIB, 0, 8, ALPHA, NVLINK)
+    with pytest.raises(ValueError, match="'pairwise' or 'direct'"):
+        commlab.alpha_beta_all_to_all(GIB, 8, ALPHA, NVLINK, algorithm="ring")
+    with pytest.raises(ValueError, match="rails"):
+        commlab.flat_ring_over_nodes_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND, rails=0)
+
+
+@pytest.mark.parametrize("n_ranks", [0, -1, 2.5, True, "4"])
+def test_builders_refuse_bad_rank_counts(n_ranks) -> None:
+    for entry in REGISTRY.values():
+        with pytest.raises(ValueError, match="n_ranks must be a whole number, 1 or more"):
+            entry.build(n_ranks)
+
+
+def test_a_ring_of_1024_ranks_fits_in_memory() -> None:
+    """Built, verified and priced in a fresh process, whose peak memory is read."""
+    code = """
+import resource, commlab
+from commlab.algorithms import ring_all_reduce
+schedule = ring_all_reduce(1024)
+commlab.verify(schedule)
+topology = commlab.flat_topology(1024, 5e-6, 450e9)
+formula = commlab.alpha_beta_ring_allreduce(2**30, 1024, 5e-6, 450e9)
+total = commlab.price(schedule, topology, 2**30).total
+assert abs(total - formula) < 1e-12 * formula
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 250e6

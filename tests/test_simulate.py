@@ -1,0 +1,175 @@
+"""Simulation against plain numpy, the ledger, and numerics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from schedules import (
+    RANKS,
+    all_schedules,
+    expected_outputs,
+    permuted,
+    random_inputs,
+    uneven_all_reduce,
+)
+
+import commlab
+from commlab import ledger, simulate
+from commlab.algorithms import REGISTRY, naive_all_reduce, ring_all_gather, ring_all_reduce
+
+# Sizes that divide, do not divide, are shorter than N, are one element, are empty.
+SIZES = [48, 37, 5, 1, 0]
+
+
+@pytest.mark.parametrize("n_ranks", [1, *RANKS])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_integers_equal_numpy_exactly(n_ranks: int, dtype: str) -> None:
+    rng = np.random.default_rng(n_ranks)
+    for schedule in all_schedules(n_ranks):
+        for n_elements in SIZES:
+            inputs = random_inputs(schedule, n_elements, dtype, rng)
+            kept = [buffer.copy() for buffer in inputs]
+            outputs = simulate(schedule, inputs).buffers
+            wanted = expected_outputs(schedule, n_elements, inputs)
+            for rank in range(n_ranks):
+                np.testing.assert_array_equal(outputs[rank], wanted[rank])
+                assert outputs[rank].dtype == inputs[rank].dtype
+                np.testing.assert_array_equal(inputs[rank], kept[rank])
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_floats_equal_numpy_to_rounding(n_ranks: int, dtype: str) -> None:
+    rng = np.random.default_rng(n_ranks)
+    tolerance = 1e-5 if dtype == "float32" else 1e-13
+    for schedule in all_schedules(n_ranks):
+        inputs = random_inputs(schedule, 37, dtype, rng)
+        outputs = simulate(schedule, inputs).buffers
+        for got, want in zip(outputs, expected_outputs(schedule, 37, inputs), strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * n_ranks)
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_all_ranks_end_bitwise_equal(n_ranks: int, dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    for schedule in all_schedules(n_ranks):
+        if schedule.collective in ("all_reduce", "all_gather", "broadcast"):
+            outputs = simulate(schedule, random_inputs(schedule, 101, dtype, rng)).buffers
+            assert {buffer.tobytes() for buffer in outputs} == {outputs[0].tobytes()}
+
+
+def test_algorithms_add_in_different_orders() -> None:
+    """Bitwise equality across ranks would say little if every algorithm gave the same bits."""
+    rng = np.random.default_rng(0)
+    buffers = [rng.standard_normal(4096).astype(np.float32) for _ in range(8)]
+    results = {name: commlab.all_reduce(buffers, name)[0] for name in ("naive", "ring")}
+    rank_order = buffers[0].copy()
+    for buffer in buffers[1:]:
+        rank_order += buffer
+    np.testing.assert_array_equal(results["naive"], rank_order)
+    share = np.mean(results["ring"] != rank_order)
+    assert 0.4 < share < 0.7  # the lecture saw 52 percent on its own data
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+def test_ledger_is_exact_in_shares(n_ranks: int) -> None:
+    part = Fraction(n_ranks - 1, n_ranks)
+    ring = ledger(ring_all_reduce(n_ranks))
+    assert ring.sent == ring.received == (2 * part,) * n_ranks
+    assert ring.critical == ring.max_sent == ring.max_received == 2 * part
+    gathered = ledger(ring_all_gather(n_ranks))
+    assert gathered.sent == gathered.received == (part,) * n_ranks
+    naive = ledger(naive_all_reduce(n_ranks))
+    assert naive.sent == naive.received == (Fraction(n_ranks - 1), *[Fraction(1)] * (n_ranks - 1))
+    # The busiest rank is busy in one direction at a time.
+    assert naive.critical == 2 * (n_ranks - 1)
+    scattered = ledger(REGISTRY["reduce_scatter", "ring"].build(n_ranks))
+    assert scattered.sent == (part,) * n_ranks
+    for name in ("pairwise", "direct"):
+        exchanged = ledger(REGISTRY["all_to_all", name].build(n_ranks))
+        assert exchanged.sent == exchanged.received == (part,) * n_ranks
+        assert exchanged.critical == part
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+def test_ledger_adds_up(n_ranks: int) -> None:
+    for schedule in all_schedules(n_ranks):
+        book = ledger(schedule)
+        assert sum(book.sent) == sum(book.received) == sum(book.by_link.values())
+        assert book.critical >= max(book.max_sent, book.max_received)
+
+
+def test_packed_rows_are_one_message() -> None:
+    book = ledger(uneven_all_reduce())
+    assert [(m.src, m.dst, m.share) for m in book.messages] == [
+        (0, 2, 1),
+        (1, 2, 1),
+        (2, 0, 1),
+        (2, 1, 1),
+    ]
+
+
+@pytest.mark.parametrize("n_elements", SIZES)
+def test_ledger_counts_the_elements_that_travelled(n_elements: int) -> None:
+    buffers = [np.arange(n_elements) for _ in range(5)]
+    result = simulate(ring_all_reduce(5), buffers)
+    # Each rank sends every chunk but one, in each of the two phases.
+    assert sum(result.ledger.elements_sent()) == 2 * 4 * n_elements
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
+def test_rank_numbers_do_not_matter(n_ranks: int) -> None:
+    rng = np.random.default_rng(3)
+    order = rng.permutation(n_ranks).tolist()
+    for schedule in all_schedules(n_ranks):
+        inputs = random_inputs(schedule, 37, "int64", rng)
+        renamed: list = [None] * n_ranks
+        for rank, new in enumerate(order):
+            renamed[new] = inputs[rank]
+        plain = simulate(schedule, inputs)
+        moved = simulate(permuted(schedule, order), renamed)
+        for rank, new in enumerate(order):
+            np.testing.assert_array_equal(plain.buffers[rank], moved.buffers[new])
+            assert plain.ledger.sent[rank] == moved.ledger.sent[new]
+
+
+def test_explicit_counts_take_the_place_of_shares() -> None:
+    schedule = replace(ring_all_reduce(3), counts=[4, 0, 1])
+    buffers = [np.arange(5) * (r + 1) for r in range(3)]
+    for buffer in simulate(schedule, buffers).buffers:
+        np.testing.assert_array_equal(buffer, 6 * np.arange(5))
+    with pytest.raises(ValueError, match="ragged"):
+        simulate(schedule, [np.arange(6)] * 3)
+
+
+def test_trace_shows_the_lectures_numbers() -> None:
+    buffers = [np.full(4, 10**r) for r in range(4)]
+    trace = simulate(ring_all_reduce(4), buffers, trace=True).trace
+    assert len(trace) == 7
+    third = [[int(trace[3][rank][chunk][0]) for chunk in range(4)] for rank in range(4)]
+    assert third[0] == [1, 1111, 1101, 1001]
+    assert third[3] == [1111, 1110, 1100, 1000]
+    assert all(int(trace[6][r][c][0]) == 1111 for r in range(4) for c in range(4))
+    gather = simulate(ring_all_gather(3), [np.array([r]) for r in range(3)], trace=True).trace
+    assert [sorted(held) for held in gather[0]] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("buffers", "message"),
+    [
+        ([np.zeros(4)] * 3, "has 4 ranks, so give it 4 buffers; got 3"),
+        ([np.zeros(4)] * 3 + [np.zeros(5)], r"ragged: their lengths are \[4, 4, 4, 5\]"),
+        ([np.zeros(4)] * 3 + [np.zeros(4, int)], "one dtype; got rank 0 float64.*rank 3 int64"),
+        ([np.zeros((2, 2))] * 4, "has 2 dimensions"),
+        ([[1, 2, 3, 4]] * 4, "is a list: make it an array"),
+        ([np.array(["a"] * 4)] * 4, "give integers, floats or complex"),
+        ([np.zeros(4, bool)] * 4, "dtype bool"),
+    ],
+)
+def test_bad_buffers_are_refused_in_one_sentence(buffers: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulate(ring_all_reduce(4), buffers)
