@@ -366,7 +366,7 @@ class _Contributions:
             present[~reduces] = 0
             common = merged & present
             if common.any():
-                doubled = common.any(axis=1)
+                doubled = np.asarray(common.any(axis=1))
             merged |= present
         not_held = ~self.held[source] | (reduces & ~self.held[target])
         if self.any_fault or doubled.any() or not_held.any():
