@@ -1,0 +1,137 @@
+"""Transformer shapes; parameter counts and training FLOPs are computed from them.
+
+The shapes are those of the published Llama-3 and Llama-3.1 configurations. A model's name
+is a rounded number ("8B"), so nothing here is stored that can be counted: the tests compare
+the counts with the parameter totals that the model repositories publish
+(8 030 261 248, 70 553 706 496 and 405 853 388 800).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """A decoder-only Transformer of the Llama kind.
+
+    Grouped-query attention, a gated MLP of three matrices, RMSNorm before both, no biases,
+    and an output head that is not tied to the embedding.
+
+    Parameters
+    ----------
+    name : str
+        Printed on pages.
+    layers : int
+        Number of blocks L.
+    hidden : int
+        Width of the residual stream.
+    heads, kv_heads : int
+        Query heads and key/value heads; ``heads`` is a multiple of ``kv_heads``.
+    head_dim : int
+        Width of one head.
+    ffn : int
+        Inner width of the MLP.
+    vocab : int
+        Number of token identities.
+
+    Raises
+    ------
+    ValueError
+        If a dimension is not a whole number above zero, or if ``kv_heads`` does not divide
+        ``heads``.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f"{self.name}: {field.name} is {value!r}, but a shape needs whole numbers "
+                    "of at least 1."
+                )
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"{self.name}: {self.heads} query heads cannot share {self.kv_heads} key/value "
+                "heads evenly; choose a kv_heads that divides heads."
+            )
+
+    @property
+    def attention_parameters(self) -> int:
+        """Parameters of one layer's query, key, value and output matrices."""
+        query_and_output = 2 * self.hidden * self.heads * self.head_dim
+        key_and_value = 2 * self.hidden * self.kv_heads * self.head_dim
+        return query_and_output + key_and_value
+
+    @property
+    def mlp_parameters(self) -> int:
+        """Parameters of one layer's gate, up and down matrices."""
+        return 3 * self.hidden * self.ffn
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer, its two norms included."""
+        return self.attention_parameters + self.mlp_parameters + 2 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """All parameters Φ: embedding, L layers, the last norm and the output head."""
+        embedding_and_head = 2 * self.vocab * self.hidden
+        return embedding_and_head + self.layers * self.layer_parameters + self.hidden
+
+    def training_flops(self, tokens: float) -> float:
+        """FLOPs to train on ``tokens`` tokens: see :func:`training_flops`."""
+        return training_flops(self.parameters, tokens)
+
+
+def training_flops(n_parameters: float, tokens: float) -> float:
+    """Estimate the FLOPs of training as 6ΦD.
+
+    Two FLOPs (multiply and add) per parameter and token in the forward pass, twice that in
+    the backward pass.
+
+    Parameters
+    ----------
+    n_parameters : float
+        Parameters Φ.
+    tokens : float
+        Tokens D.
+
+    Returns
+    -------
+    float
+        FLOPs.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative, infinite or not a number.
+
+    Notes
+    -----
+    Leaves out the attention scores, whose cost grows with the sequence length, and counts
+    the embedding table as if it were a matrix multiplication.
+
+    Source: Kaplan et al. (2020), "Scaling Laws for Neural Language Models", section 2.1.
+    """
+    for name, value in (("n_parameters", n_parameters), ("tokens", tokens)):
+        if not math.isfinite(value) or value < 0:
+            raise ValueError(f"{name} is {value!r}: give a count of at least 0.")
+    return 6.0 * n_parameters * tokens
+
+
+LLAMA3_8B = TransformerShape("Llama-3 8B", 32, 4096, 32, 8, 128, 14336, 128256)
+LLAMA3_70B = TransformerShape("Llama-3 70B", 80, 8192, 64, 8, 128, 28672, 128256)
+LLAMA3_405B = TransformerShape("Llama-3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256)
+
+MODELS = (LLAMA3_8B, LLAMA3_70B, LLAMA3_405B)
