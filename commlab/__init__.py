@@ -30,6 +30,7 @@ from commlab.cost import (
     bucketed_allreduce_time,
     flat_ring_over_nodes_time,
     hierarchical_allreduce_time,
+    hierarchical_ring_crossover,
     price,
     ring_tree_crossover,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "flat_topology",
     "held_contributions",
     "hierarchical_allreduce_time",
+    "hierarchical_ring_crossover",
     "ledger",
     "node_topology",
     "price",

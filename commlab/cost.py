@@ -395,6 +395,38 @@ def ring_tree_crossover(n_ranks: int, alpha: float, beta: float) -> float:
     return (n - 1 - depth) * latency * bandwidth / (depth - (n - 1) / n)
 
 
+def hierarchical_ring_crossover(
+    n_nodes: int, gpus_per_node: int, alpha: float, beta_intra: float, beta_inter: float
+) -> float | None:
+    """Size below which the hierarchical scheme beats the ring over all rails.
+
+    Both times are straight lines in S, so two points of each are enough.
+
+    Parameters
+    ----------
+    n_nodes, gpus_per_node : int
+        The cluster; each GPU has its own NIC.
+    alpha : float
+        Seconds per message.
+    beta_intra, beta_inter : float
+        Bytes per second and direction, in the node and per NIC.
+
+    Returns
+    -------
+    float or None
+        The size in bytes; None if the two lines do not cross at a positive size.
+    """
+    sizes = np.array([0.0, 2.0**30])
+    cluster = (n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    two_level = hierarchical_allreduce_time(sizes, *cluster)
+    rails = flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node)
+    head_start = rails[0] - two_level[0]
+    loss_per_byte = ((two_level[1] - two_level[0]) - (rails[1] - rails[0])) / sizes[1]
+    if head_start <= 0 or loss_per_byte <= 0:
+        return None
+    return float(head_start / loss_per_byte)
+
+
 def _arguments(
     nbytes: object, n_ranks: object, alpha: object, beta: object
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -1,0 +1,560 @@
+"""The figures of §4: what one message costs, and what follows from it.
+
+Every function draws on the Figure it is given and returns the numbers it has drawn. Times
+are in seconds, sizes in bytes, bandwidths in bytes per second and direction, as everywhere
+in commlab. Ranges of the axes are fixed where a reader compares positions of a slider, and
+follow the data where the shape of the picture is the message.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from commlab.algorithms import REGISTRY
+from commlab.cost import (
+    alpha_beta_all_gather,
+    alpha_beta_halving_doubling_allreduce,
+    alpha_beta_recursive_doubling_allreduce,
+    alpha_beta_reduce_scatter,
+    alpha_beta_ring_allreduce,
+    alpha_beta_tree_allreduce,
+    flat_ring_over_nodes_time,
+    hierarchical_allreduce_time,
+    hierarchical_ring_crossover,
+    price,
+    ring_tree_crossover,
+)
+from commlab.figures import style
+from commlab.overlap import bucket_timeline
+from commlab.topology import flat_topology
+from commlab.units import GIB, KIB, MIB, format_bytes, format_rate, format_seconds
+
+POINTS = 41
+LINE = 2.0
+Sizes = float | np.ndarray
+# Room for "100 ms" and the axis label on the left, for half of "64 GiB" on the right.
+CURVES = {"left": 0.17, "right": 0.95}
+BARS = {"left": 0.12, "right": 0.95, "top": 0.85}
+
+
+def message_time(fig: Figure, *, alpha: float, beta: float) -> dict[str, object]:
+    """Draw the time of one message against its size, with the two costs it is made of.
+
+    Returns ``nbytes``, ``seconds``, ``transfer`` (n/β), and the knee ``half_size`` with
+    ``half_seconds``.
+    """
+    nbytes = np.geomspace(KIB, GIB, POINTS)
+    transfer = nbytes / beta
+    seconds = alpha + transfer
+    half_size = alpha * beta
+    half_seconds = alpha + half_size / beta
+
+    ax = style.single_axes(fig, **CURVES)
+    style.log_axis(ax.xaxis, KIB, GIB, "bytes", base=2, step=5)
+    style.log_axis(ax.yaxis, 1e-6, 1e-2, "seconds")
+    ax.plot(nbytes, np.full(POINTS, alpha), color=style.WAIT, linestyle="--", label="α")
+    ax.plot(nbytes, transfer, color=style.ALTERNATIVE, linestyle="--", label="n / β")
+    ax.plot(nbytes, seconds, color=style.COMMUNICATION, linewidth=LINE, label="α + n / β")
+    _mark(ax, half_size, half_seconds, f"n½ = αβ = {format_bytes(half_size)}", (-8, 8))
+    ax.set_xlabel("message n")
+    ax.set_ylabel("time T")
+    style.title(ax, "Flat while α rules, steep once the bytes rule")
+    style.legend(ax, loc="upper left")
+    return {
+        "nbytes": nbytes,
+        "seconds": seconds,
+        "transfer": transfer,
+        "half_size": half_size,
+        "half_seconds": half_seconds,
+    }
+
+
+def step_timelines(
+    fig: Figure, *, nbytes: float, n_ranks: int, alpha: float, beta: float
+) -> dict[str, object]:
+    """Draw ring, tree and naive all-reduce as rows of steps, priced step by step.
+
+    The times are those of :func:`commlab.price`, read from the schedules; no closed form is
+    used here. Grey is the part of a step that is α, colour the part that moves bytes.
+
+    Returns ``names``, ``by_step`` (seconds of each step, by name) and ``totals``.
+    """
+    topology = flat_topology(n_ranks, alpha, beta)
+    names = ["ring", "binomial_tree", "naive"]
+    by_step = {}
+    for name in names:
+        schedule = REGISTRY["all_reduce", name].build(n_ranks)
+        by_step[name] = price(schedule, topology, nbytes).by_step
+    totals = {name: float(steps.sum()) for name, steps in by_step.items()}
+    end = max(totals.values())
+
+    ax = style.single_axes(fig, **BARS)
+    for row, name in enumerate(names):
+        steps = by_step[name]
+        starts = np.concatenate(([0.0], np.cumsum(steps)[:-1])) / end
+        latency = [(start, alpha / end) for start in starts]
+        moving = [(s + alpha / end, (t - alpha) / end) for s, t in zip(starts, steps, strict=True)]
+        ax.broken_barh(latency, (row - 0.3, 0.6), facecolors=style.WAIT)
+        ax.broken_barh(moving, (row - 0.3, 0.6), facecolors=style.COMMUNICATION)
+        # The white line between two steps keeps them countable.
+        ax.vlines(starts[1:], row - 0.3, row + 0.3, color=style.PAPER, linewidth=1.2)
+        text = f"{len(steps)} steps, {format_seconds(totals[name])}"
+        ax.text(0.008, row - 0.36, text, color=style.INK, fontsize=style.FONT_SIZE - 1.5)
+    ax.set_yticks(range(len(names)), ["ring", "tree", "naive"])
+    ax.set_ylim(len(names) - 0.55, -0.75)
+    ax.set_xlim(0, 1.0)
+    ticks = np.linspace(0, 1, 5)
+    ax.set_xticks(ticks, [format_seconds(float(tick * end)) for tick in ticks])
+    ax.set_xlabel("time; grey: α of a step, orange: its bytes")
+    fastest = min(totals, key=totals.get)
+    style.title(ax, f"{format_bytes(nbytes)} on {n_ranks} ranks: {_SHORT[fastest]} is done first")
+    return {"names": names, "by_step": by_step, "totals": totals}
+
+
+def ring_vs_tree(fig: Figure, *, n_ranks: int, alpha: float, beta: float) -> dict[str, object]:
+    """Draw ring and binomial tree against the message size, with their crossover.
+
+    Returns ``nbytes``, ``ring``, ``tree`` (seconds), ``crossover`` (bytes, 0 if there is
+    none) and ``crossover_seconds``.
+    """
+    low, high = KIB, 4 * GIB
+    nbytes = np.geomspace(low, high, POINTS)
+    ring = alpha_beta_ring_allreduce(nbytes, n_ranks, alpha, beta)
+    tree = alpha_beta_tree_allreduce(nbytes, n_ranks, alpha, beta)
+    crossover = ring_tree_crossover(n_ranks, alpha, beta)
+    crossover_seconds = float(alpha_beta_ring_allreduce(crossover, n_ranks, alpha, beta))
+
+    ax = style.single_axes(fig, **CURVES)
+    style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
+    style.log_axis(ax.yaxis, 1e-6, 10.0, "seconds")
+    ax.plot(nbytes, ring, color=style.COMMUNICATION, linewidth=LINE, label="ring")
+    ax.plot(nbytes, tree, color=style.ALTERNATIVE, linewidth=LINE, label="binomial tree")
+    if crossover > 0:
+        _mark(ax, crossover, crossover_seconds, format_seconds(crossover_seconds))
+        message = f"Tree wins below {format_bytes(crossover)}, ring above"
+    else:
+        message = f"{n_ranks} ranks: the ring is never slower"
+    ax.set_xlabel("message S")
+    ax.set_ylabel("all-reduce time T")
+    style.title(ax, message)
+    style.legend(ax, loc="upper left")
+    return {
+        "nbytes": nbytes,
+        "ring": ring,
+        "tree": tree,
+        "crossover": crossover,
+        "crossover_seconds": crossover_seconds,
+    }
+
+
+def effective_bandwidth(
+    fig: Figure, *, n_ranks: int, alpha: float, beta: float
+) -> dict[str, object]:
+    """Draw algbw and busbw of the ring against the message size.
+
+    Returns ``nbytes``, ``algbw``, ``busbw`` (bytes per second), ``half_size`` and
+    ``half_busbw``.
+    """
+    low, high = 64 * KIB, 64 * GIB
+    nbytes = np.geomspace(low, high, POINTS)
+    factor = 2 * (n_ranks - 1) / n_ranks
+    algbw = nbytes / alpha_beta_ring_allreduce(nbytes, n_ranks, alpha, beta)
+    busbw = factor * algbw
+    # Each message carries S/N: it must have the half-performance size α·β of one message.
+    half_size = n_ranks * alpha * beta
+    half_seconds = alpha_beta_ring_allreduce(half_size, n_ranks, alpha, beta)
+    half_busbw = float(factor * half_size / half_seconds)
+
+    ax = style.single_axes(fig, **CURVES)
+    style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
+    ax.set_ylim(0, 1.3 * beta)
+    ticks = np.linspace(0, beta, 5)
+    ax.set_yticks(ticks, [format_rate(float(tick)) if tick else "0" for tick in ticks])
+    ax.axhline(beta, color=style.WAIT, linestyle="--", label="link β")
+    ax.plot(nbytes, busbw, color=style.COMMUNICATION, linewidth=LINE, label="busbw")
+    ax.plot(nbytes, algbw, color=style.ALTERNATIVE, linewidth=LINE, label="algbw")
+    _mark(ax, half_size, half_busbw, "")
+    ax.set_xlabel("message S")
+    ax.set_ylabel("bandwidth")
+    style.title(ax, f"{n_ranks} ranks: half of β at S = Nαβ = {format_bytes(half_size)}")
+    style.legend(ax, loc="upper left", ncol=3)
+    return {
+        "nbytes": nbytes,
+        "algbw": algbw,
+        "busbw": busbw,
+        "half_size": half_size,
+        "half_busbw": half_busbw,
+    }
+
+
+def bucket_overlap(
+    fig: Figure,
+    *,
+    bucket_nbytes: float,
+    backward_seconds: float,
+    nbytes: float,
+    n_ranks: int,
+    alpha: float,
+    beta: float,
+) -> dict[str, object]:
+    """Draw the backward pass and the buckets' all-reduces on one time axis.
+
+    Returns ``n_buckets``, ``start`` and ``end`` of every bucket, ``communication`` (all
+    buckets together), ``first_wait`` (until the first bucket is full), and ``exposed`` (what
+    is left after the backward pass), in seconds.
+    """
+    n_buckets = int(np.ceil(nbytes / bucket_nbytes))
+    bucket_seconds = float(alpha_beta_ring_allreduce(nbytes / n_buckets, n_ranks, alpha, beta))
+    start, end = bucket_timeline(n_buckets, backward_seconds, bucket_seconds)
+    communication = n_buckets * bucket_seconds
+    exposed = float(end[-1]) - backward_seconds
+
+    ax = style.single_axes(fig, **BARS | {"left": 0.17})
+    ax.broken_barh([(0, backward_seconds)], (-0.3, 0.6), facecolors=style.COMPUTE)
+    ax.broken_barh([(0, start[0])], (0.7, 0.6), facecolors=style.WAIT)
+    ax.broken_barh(_busy_spans(start, end), (0.7, 0.6), facecolors=style.COMMUNICATION)
+    if 1 < n_buckets <= 64:
+        ax.vlines(start[1:], 0.7, 1.3, color=style.PAPER, linewidth=0.8)
+    ax.plot([backward_seconds] * 2, [-0.5, 1.4], color=style.INK, linestyle="--", linewidth=1.0)
+    ax.set_yticks([0, 1], ["backward", "network"])
+    ax.set_ylim(1.95, -0.75)
+    ax.set_xlim(0, 1.02 * float(end[-1]))
+    ticks = np.linspace(0, float(end[-1]), 5)
+    ax.set_xticks(ticks, [format_seconds(float(tick)) for tick in ticks])
+    ax.text(
+        0.008 * float(end[-1]),
+        1.48,
+        f"first bucket full after {format_seconds(float(start[0]))}; "
+        f"network busy for {format_seconds(communication)}",
+        color=style.INK,
+        fontsize=style.FONT_SIZE - 1.5,
+        verticalalignment="top",
+    )
+    ax.set_xlabel("time since the backward pass began")
+    count = "1 bucket" if n_buckets == 1 else f"{n_buckets} buckets"
+    style.title(ax, f"{count}: {format_seconds(exposed)} left after the backward pass")
+    return {
+        "n_buckets": n_buckets,
+        "start": start,
+        "end": end,
+        "communication": communication,
+        "first_wait": float(start[0]),
+        "exposed": exposed,
+    }
+
+
+def bucket_size_tradeoff(
+    fig: Figure,
+    *,
+    backward_seconds: float,
+    nbytes: float,
+    n_ranks: int,
+    alpha: float,
+    beta: float,
+) -> dict[str, object]:
+    """Draw total communication, wait for the first bucket and exposed rest against bucket size.
+
+    Returns ``bucket_nbytes``, ``communication``, ``first_wait``, ``exposed`` (seconds) and
+    ``best``, the bucket size with the shortest exposed rest.
+    """
+    n_buckets = np.arange(int(nbytes / MIB), 0, -1)
+    bucket_nbytes = nbytes / n_buckets
+    bucket_seconds = alpha_beta_ring_allreduce(bucket_nbytes, n_ranks, alpha, beta)
+    communication = n_buckets * bucket_seconds
+    first_wait = backward_seconds / n_buckets
+    # Either the last bucket follows the backward pass, or the network is never idle.
+    finish = np.maximum(backward_seconds + bucket_seconds, first_wait + communication)
+    exposed = finish - backward_seconds
+    best = int(np.argmin(exposed))
+    drawn = np.unique(len(n_buckets) - np.geomspace(1, len(n_buckets), POINTS).round().astype(int))
+
+    ax = style.single_axes(fig, **CURVES)
+    style.log_axis(ax.xaxis, float(bucket_nbytes[0]), float(bucket_nbytes[-1]), "bytes", 2, 2)
+    style.log_axis(ax.yaxis, 1e-5, 0.1, "seconds")
+    curves = (
+        (communication, style.COMMUNICATION, "network busy, all buckets"),
+        (first_wait, style.WAIT, "wait for the first bucket"),
+        (exposed, style.ALTERNATIVE, "left after the backward pass"),
+    )
+    for seconds, colour, label in curves:
+        ax.plot(bucket_nbytes[drawn], seconds[drawn], color=colour, linewidth=LINE, label=label)
+    _mark(ax, float(bucket_nbytes[best]), float(exposed[best]), "")
+    ax.set_xlabel("bucket b")
+    ax.set_ylabel("time")
+    style.title(ax, f"Least is left over with {format_bytes(float(bucket_nbytes[best]))} buckets")
+    style.legend(ax, loc="upper center", bbox_to_anchor=(0.62, 1.0))
+    return {
+        "bucket_nbytes": bucket_nbytes,
+        "communication": communication,
+        "first_wait": first_wait,
+        "exposed": exposed,
+        "best": float(bucket_nbytes[best]),
+    }
+
+
+def hierarchy_diagram(
+    fig: Figure, *, n_nodes: int = 3, gpus_per_node: int = 4
+) -> dict[str, object]:
+    """Draw which GPUs talk to each other in the three phases of the hierarchical all-reduce.
+
+    A row is a node; a column holds the GPUs with the same number in their nodes.
+
+    Returns ``groups``: for each phase the list of groups, each a list of (node, GPU).
+    """
+    rows = [[(node, gpu) for gpu in range(gpus_per_node)] for node in range(n_nodes)]
+    columns = [[(node, gpu) for node in range(n_nodes)] for gpu in range(gpus_per_node)]
+    groups = [rows, columns, rows]
+    titles = ["1 reduce-scatter", "2 all-reduce", "3 all-gather"]
+    colours = [style.ALTERNATIVE, style.COMMUNICATION, style.ALTERNATIVE]
+    for phase, (phase_groups, message, colour) in enumerate(
+        zip(groups, titles, colours, strict=True)
+    ):
+        ax = fig.add_axes((0.07 + 0.31 * phase, 0.10, 0.29, 0.74))
+        ax.set_facecolor("none")
+        ax.set_axis_off()
+        for group in phase_groups:
+            x = [gpu for _, gpu in group]
+            y = [node for node, _ in group]
+            ax.plot(x, y, color=colour, linewidth=7, alpha=0.45, solid_capstyle="round")
+            ax.plot(x, y, "s", color=colour, markersize=9)
+        ax.set_xlim(-0.7, gpus_per_node - 0.3)
+        ax.set_ylim(n_nodes - 0.3, -0.7)
+        style.title(ax, message)
+        if phase == 0:
+            for node in range(n_nodes):
+                ax.text(
+                    -0.9,
+                    node,
+                    f"node {node}",
+                    rotation=90,
+                    ha="center",
+                    va="center",
+                    color=style.MUTED,
+                    fontsize=style.FONT_SIZE - 2,
+                )
+    return {"groups": groups}
+
+
+def hierarchical_vs_flat(
+    fig: Figure,
+    *,
+    n_nodes: int,
+    gpus_per_node: int,
+    alpha: float,
+    beta_intra: float,
+    beta_inter: float,
+) -> dict[str, object]:
+    """Draw three ways over several nodes against the message size; one NIC per GPU.
+
+    Returns ``nbytes``, ``one_nic_ring``, ``multi_rail_ring``, ``hierarchical`` (seconds),
+    ``crossover`` (bytes; None if the hierarchical scheme and the multi-rail ring do not
+    cross) and ``speedup``, the one-NIC ring over the hierarchical scheme at each size.
+    """
+    low, high = 64 * KIB, 64 * GIB
+    nbytes = np.geomspace(low, high, POINTS)
+    one_nic = _one_nic_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    rails = _multi_rail_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    two_level = hierarchical_allreduce_time(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    )
+    crossover = hierarchical_ring_crossover(n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+
+    ax = style.single_axes(fig, **CURVES)
+    style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
+    style.log_axis(ax.yaxis, 1e-5, 10.0, "seconds")
+    ax.plot(nbytes, one_nic, color=style.WAIT, linewidth=LINE, label="flat ring, 1 NIC at a time")
+    ax.plot(nbytes, two_level, color=style.COMMUNICATION, linewidth=LINE, label="hierarchical")
+    ax.plot(
+        nbytes, rails, color=style.ALTERNATIVE, linewidth=LINE, label="flat rings over all rails"
+    )
+    if crossover is not None and low <= crossover <= high:
+        at = hierarchical_allreduce_time(
+            crossover, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+        )
+        _mark(ax, crossover, float(at), "")
+        message = f"hierarchical ahead of rails below {format_bytes(crossover)}"
+    else:
+        message = "hierarchical ahead of rails throughout"
+    ax.set_xlabel("message S")
+    ax.set_ylabel("all-reduce time T")
+    style.title(ax, f"{n_nodes} × {gpus_per_node} GPUs: {message}")
+    style.legend(ax, loc="upper left")
+    return {
+        "nbytes": nbytes,
+        "one_nic_ring": one_nic,
+        "multi_rail_ring": rails,
+        "hierarchical": two_level,
+        "crossover": crossover,
+        "speedup": one_nic / two_level,
+    }
+
+
+def three_ways_over_nodes(
+    fig: Figure,
+    *,
+    beta_intra: float,
+    beta_inter: float,
+    rails: int,
+    n_nodes: int = 8,
+    gpus_per_node: int = 8,
+    nbytes: float = GIB,
+    alpha: float,
+) -> dict[str, object]:
+    """Draw one message size over several nodes as bars; the hierarchical one by its phases.
+
+    A node has ``rails`` NICs. In the hierarchical scheme all GPUs of a node send at once, so
+    the NIC that most of them share sets the time; the multi-rail ring uses all NICs.
+
+    Returns ``one_nic_ring``, ``multi_rail_ring``, ``hierarchical`` (seconds) and ``phases``
+    (the three of the hierarchical scheme).
+    """
+    one_nic = float(_one_nic_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter))
+    rail_ring = float(
+        flat_ring_over_nodes_time(
+            nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=rails
+        )
+    )
+    gpus_per_nic = -(-gpus_per_node // rails)
+    shard = nbytes / gpus_per_node
+    phases = [
+        float(alpha_beta_reduce_scatter(nbytes, gpus_per_node, alpha, beta_intra)),
+        float(alpha_beta_ring_allreduce(shard, n_nodes, alpha, beta_inter / gpus_per_nic)),
+        float(alpha_beta_all_gather(nbytes, gpus_per_node, alpha, beta_intra)),
+    ]
+    two_level = sum(phases)
+    longest = max(one_nic, rail_ring, two_level)
+
+    ax = style.single_axes(fig, **BARS | {"left": 0.05})
+    bars = (
+        ([one_nic], [style.WAIT], "flat ring, 1 NIC at a time", one_nic),
+        (
+            phases,
+            [style.ALTERNATIVE, style.COMMUNICATION, style.ALTERNATIVE],
+            f"hierarchical, {_nics(rails)}: node, between nodes, node",
+            two_level,
+        ),
+        ([rail_ring], [style.COMMUNICATION], f"flat rings over {_nics(rails)}", rail_ring),
+    )
+    for row, (pieces, colours, label, total) in enumerate(bars):
+        left = 0.0
+        for piece, colour in zip(pieces, colours, strict=True):
+            ax.broken_barh([(left / longest, piece / longest)], (row, 0.45), facecolors=colour)
+            left += piece
+        ax.text(
+            0.008,
+            row - 0.08,
+            f"{label}: {format_seconds(total)}",
+            color=style.INK,
+            fontsize=style.FONT_SIZE - 1.5,
+        )
+    ax.set_yticks([])
+    ax.set_ylim(2.65, -0.4)
+    ax.set_xlim(0, 1.0)
+    ticks = np.linspace(0, 1, 5)
+    ax.set_xticks(ticks, [format_seconds(float(tick * longest)) for tick in ticks])
+    ax.set_xlabel(f"all-reduce of {format_bytes(nbytes)} on {n_nodes} × {gpus_per_node} GPUs")
+    style.title(ax, f"Hierarchical is {one_nic / two_level:.2f} times as fast as one NIC")
+    return {
+        "one_nic_ring": one_nic,
+        "multi_rail_ring": rail_ring,
+        "hierarchical": two_level,
+        "phases": phases,
+    }
+
+
+def distance_to_best(fig: Figure, *, n_ranks: int, alpha: float, beta: float) -> dict[str, object]:
+    """Draw four algorithms as multiples of the fastest of them, against the message size.
+
+    Returns ``nbytes``, ``ratios`` (by name), and ``winners``, the names that are fastest at
+    some size, in order of size.
+    """
+    low, high = KIB, 4 * GIB
+    nbytes = np.geomspace(low, high, POINTS)
+    seconds = {
+        name: closed_form(nbytes, n_ranks, alpha, beta) for name, closed_form, _ in _CONTENDERS
+    }
+    best = np.min(list(seconds.values()), axis=0)
+    ratios = {name: values / best for name, values in seconds.items()}
+    leader = [min(seconds, key=lambda name, i=i: seconds[name][i]) for i in range(POINTS)]
+    winners = [name for i, name in enumerate(leader) if i == 0 or name != leader[i - 1]]
+
+    ax = style.single_axes(fig, **CURVES | {"left": 0.11})
+    style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
+    style.log_axis(ax.yaxis, 0.9, 40.0, "count", base=2)
+    for name, _, colour in _CONTENDERS:
+        ax.plot(nbytes, ratios[name], color=colour, linewidth=LINE, label=name)
+    ax.set_xlabel("message S")
+    ax.set_ylabel("time / time of the fastest")
+    style.title(ax, f"{n_ranks} ranks: first {', then '.join(winners)}")
+    style.legend(ax, loc="upper center")
+    return {"nbytes": nbytes, "ratios": ratios, "winners": winners}
+
+
+_SHORT = {"ring": "the ring", "binomial_tree": "the tree", "naive": "naive"}
+
+# The order settles ties: with two ranks some of these are the same algorithm.
+_CONTENDERS = (
+    ("recursive doubling", alpha_beta_recursive_doubling_allreduce, style.COMPUTE),
+    ("halving-doubling", alpha_beta_halving_doubling_allreduce, style.THIRD),
+    ("ring", alpha_beta_ring_allreduce, style.COMMUNICATION),
+    ("binomial tree", alpha_beta_tree_allreduce, style.ALTERNATIVE),
+)
+
+
+def _one_nic_ring(
+    nbytes: Sizes,
+    n_nodes: int,
+    gpus_per_node: int,
+    alpha: float,
+    beta_intra: float,
+    beta_inter: float,
+) -> Sizes:
+    return flat_ring_over_nodes_time(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=1
+    )
+
+
+def _multi_rail_ring(
+    nbytes: Sizes,
+    n_nodes: int,
+    gpus_per_node: int,
+    alpha: float,
+    beta_intra: float,
+    beta_inter: float,
+) -> Sizes:
+    return flat_ring_over_nodes_time(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=gpus_per_node
+    )
+
+
+def _nics(count: int) -> str:
+    return "1 NIC" if count == 1 else f"{count} NICs"
+
+
+def _busy_spans(start: np.ndarray, end: np.ndarray) -> list[tuple[float, float]]:
+    """Join buckets that follow each other without a gap: a thousand bars become one."""
+    first = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
+    last = np.concatenate((first[1:] - 1, [len(start) - 1]))
+    return [(float(start[i]), float(end[j] - start[i])) for i, j in zip(first, last, strict=True)]
+
+
+def _mark(ax: Axes, x: float, y: float, text: str, offset: tuple[float, float] = (8, -12)) -> None:
+    """Put a dot on a point that the text names, and drop a line to the size axis.
+
+    The text starts at the offset (in points) if that is to the right, and ends there else.
+    """
+    bottom = ax.get_ylim()[0]
+    ax.plot([x, x], [bottom, y], color=style.INK, linestyle=":", linewidth=1.2)
+    ax.plot([x], [y], "o", color=style.INK, markersize=6)
+    if text:
+        ax.annotate(
+            text,
+            (x, y),
+            xytext=offset,
+            textcoords="offset points",
+            horizontalalignment="left" if offset[0] > 0 else "right",
+            color=style.INK,
+            fontsize=style.FONT_SIZE - 1,
+        )
