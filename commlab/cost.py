@@ -418,8 +418,8 @@ def hierarchical_ring_crossover(
     """
     sizes = np.array([0.0, 2.0**30])
     cluster = (n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
-    two_level = hierarchical_allreduce_time(sizes, *cluster)
-    rails = flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node)
+    two_level = np.asarray(hierarchical_allreduce_time(sizes, *cluster))
+    rails = np.asarray(flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node))
     head_start = rails[0] - two_level[0]
     loss_per_byte = ((two_level[1] - two_level[0]) - (rails[1] - rails[0])) / sizes[1]
     if head_start <= 0 or loss_per_byte <= 0:

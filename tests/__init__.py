@@ -1,0 +1,1 @@
+"""Tests of the package, the pages and the built book."""

@@ -1,0 +1,192 @@
+"""Run everything that CI checks, phase by phase: called by ``make test``.
+
+A phase that fails does not stop the others. At the end stand a table of wall times and one
+line "N passed, N failed" over all phases. A skipped test counts as a failure: what CI does
+not run, it does not check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.chromium import MISSING, find_chromium
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / ".cache" / "reports"
+WORKERS = "2"
+# Seconds for one cell: generous, since a slow machine must not turn a right page red.
+CELL_TIMEOUT = "180"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many checks passed, failed and were skipped."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+        )
+
+    @property
+    def good(self) -> bool:
+        """Whether something ran, and all of it passed."""
+        return self.passed > 0 and self.failed == 0 and self.skipped == 0
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One command. A pytest command's tests count one by one, any other command as one check."""
+
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    is_pytest: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a phase gave and how long it took, in seconds."""
+
+    name: str
+    counts: Counts
+    seconds: float
+
+
+def read_junit(report: Path) -> Counts:
+    """Count the tests of a junit report; a test with an error has failed."""
+    total = Counts()
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        tests, failures, errors, skipped = (
+            int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")
+        )
+        failed = failures + errors
+        total += Counts(max(tests - failed - skipped, 0), failed, skipped)
+    return total
+
+
+def count(phase: Phase, returncode: int, report: Path) -> Counts:
+    """Count a finished phase; one that failed outside of any test counts as one failure."""
+    if not phase.is_pytest:
+        return Counts(passed=1) if returncode == 0 else Counts(failed=1)
+    counts = read_junit(report) if report.is_file() else Counts()
+    if returncode != 0 and counts.failed == 0:
+        counts += Counts(failed=1)
+    return counts
+
+
+def run(phase: Phase) -> Outcome:
+    """Run a phase with its output passed on."""
+    print(f"\n=== {phase.name}: {' '.join(phase.command)}", flush=True)
+    report = REPORTS / f"{phase.name.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    command = phase.command
+    if phase.is_pytest:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        command = (*command, f"--junitxml={report}")
+    start = time.monotonic()
+    returncode = subprocess.run(command, cwd=ROOT, env=os.environ | phase.env).returncode
+    return Outcome(phase.name, count(phase, returncode, report), time.monotonic() - start)
+
+
+def python(*arguments: str) -> tuple[str, ...]:
+    """Return a command of this environment's Python."""
+    return (sys.executable, *arguments)
+
+
+def pytest(*arguments: str, workers: str = WORKERS) -> tuple[str, ...]:
+    """Return a pytest command of this environment."""
+    return python("-m", "pytest", "-q", "-n", workers, *arguments)
+
+
+def phases_of_every_run() -> list[Phase]:
+    """Return what CI runs on every change."""
+    return [
+        Phase("ruff check", python("-m", "ruff", "check", ".")),
+        Phase("ruff format", python("-m", "ruff", "format", "--check", ".")),
+        Phase("mypy", python("-m", "mypy")),
+        Phase("unit", pytest("tests", "--ignore=tests/browser"), is_pytest=True),
+        Phase("book", ("make", "--no-print-directory", "book")),
+        Phase(
+            "nbval",
+            pytest(
+                "--dist=loadfile",
+                "--nbval",
+                "--nbval-sanitize-with=tests/nbval_sanitize.cfg",
+                f"--nbval-cell-timeout={CELL_TIMEOUT}",
+                "notebooks",
+            ),
+            {"COMMLAB_EXPLORE": "check"},
+            is_pytest=True,
+        ),
+        Phase("browser", pytest("--dist=loadfile", "tests/browser"), is_pytest=True),
+    ]
+
+
+def phases_of_the_night() -> list[Phase]:
+    """Return what is too long for every change."""
+    return [
+        Phase(
+            "fuzzing",
+            pytest("tests", "--ignore=tests/browser"),
+            {"HYPOTHESIS_PROFILE": "nightly"},
+            is_pytest=True,
+        ),
+        Phase("colab pins", python("-m", "tools.matrix", "colab")),
+    ]
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Return the wall times by phase, as text."""
+    lines = [f"{'phase':<14}{'seconds':>9}   result"]
+    lines += [f"{o.name:<14}{o.seconds:>9.1f}   {o.counts}" for o in outcomes]
+    return "\n".join(lines)
+
+
+def report_all(outcomes: list[Outcome], say: Callable[[str], None] = print) -> int:
+    """Print the table and the closing line; return the exit status."""
+    total = sum((outcome.counts for outcome in outcomes), Counts())
+    say("\n" + table(outcomes))
+    say(f"{'all':<14}{sum(o.seconds for o in outcomes):>9.1f}\n")
+    if total.skipped:
+        say("A skipped test is not checked: make it run, or remove it.")
+    say(str(total))
+    return 0 if total.good else 1
+
+
+def main() -> int:
+    """Run the phases asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="also the checks of the night")
+    parser.add_argument("--started", type=float, help="when make started (seconds since 1970)")
+    arguments = parser.parse_args()
+    if find_chromium() is None:
+        print(MISSING, file=sys.stderr)
+        return 1
+    outcomes = []
+    if arguments.started is not None:
+        outcomes.append(Outcome("install", Counts(), max(time.time() - arguments.started, 0.0)))
+    phases = phases_of_every_run() + (phases_of_the_night() if arguments.full else [])
+    outcomes += [run(phase) for phase in phases]
+    return report_all(outcomes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
