@@ -1,0 +1,147 @@
+"""The helper process: makes the ranks, watches them, and ends them when anything fails.
+
+Started by `commlab.real.launch.run` as ``python -m commlab.real._helper FOLDER``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from commlab.real import _files
+
+# What gloo says in the ranks that were left waiting for one that is gone.
+_SIGNS_OF_A_LOST_PEER = ("closed by peer", "reset by peer")
+SETTLE_SECONDS = 0.5
+
+
+class _UnknownWorkerError(LookupError):
+    """The module is there, the function is not."""
+
+
+def main() -> int:
+    """Run one job to its end. Returns 0 if every rank finished."""
+    folder = Path(sys.argv[1])
+    job = _files.read_json(folder / _files.JOB)
+    try:
+        worker = _import_worker(job["worker"])
+    except _UnknownWorkerError as error:
+        _files.write_json(folder / _files.FAILURE, {"refused": True, "message": str(error)})
+        return 2
+    # This import is the expensive one (about 2 s); forked ranks share it.
+    from commlab.real import rank as one_rank
+
+    context = multiprocessing.get_context(job["start_method"])
+    processes = [
+        context.Process(target=one_rank.main, args=(folder, job, rank, worker), name=f"rank {rank}")
+        for rank in range(job["ranks"])
+    ]
+    for process in processes:
+        process.start()
+    # Only now: a process should have a single thread when it forks.
+    threading.Thread(target=_end_with_parent, args=(folder, processes), daemon=True).start()
+
+    failure = _watch(folder, processes)
+    if failure is None:
+        return 0
+    _end(processes)
+    _files.write_json(folder / _files.FAILURE, {"refused": False, **failure})
+    return 1
+
+
+def _import_worker(name: str) -> Callable[..., object]:
+    module_name, _, function = name.partition(":")
+    module = importlib.import_module(module_name)
+    worker = getattr(module, function, None)
+    if not callable(worker):
+        raise _UnknownWorkerError(f"the module {module_name!r} has no function {function!r}.")
+    return worker
+
+
+def _watch(folder: Path, processes: Sequence[BaseProcess]) -> dict[str, object] | None:
+    """Wait until every rank has finished (returns None) or one has failed (returns why)."""
+    running = list(processes)
+    while running:
+        wait([process.sentinel for process in running])
+        running = [process for process in running if process.exitcode is None]
+        if any(process.exitcode not in (None, 0) for process in processes):
+            return _first_failure(folder, processes)
+    return None
+
+
+def _first_failure(folder: Path, processes: Sequence[BaseProcess]) -> dict[str, object]:
+    """Which rank failed first, and why: the others only lost their partner."""
+    reports = _read_reports(folder, len(processes))
+    # A rank that is killed leaves no report; the ranks that miss it do.
+    for rank, process in enumerate(processes):
+        status = process.exitcode
+        if status not in (None, 0) and rank not in reports:
+            what = f"was ended by signal {-status}" if status < 0 else f"left with status {status}"
+            return {"rank": rank, "message": f"rank {rank} {what}.", "details": ""}
+    rank = min(reports, key=lambda one: reports[one]["at"])
+    report = reports[rank]
+    message = f"rank {rank} failed: {report['cause']} ({report['where']})"
+    if _has_lost_a_peer(report):
+        _let_others_end(processes)
+        reports = _read_reports(folder, len(processes))
+        waiting = [one for one in reports if _has_lost_a_peer(reports[one])]
+        left = [
+            one
+            for one in range(len(processes))
+            if one not in reports and (folder / _files.result(one)).exists()
+        ]
+        if left:
+            rank = left[0]
+            message = (
+                f"{_files.name_ranks(left)} had finished while {_files.name_ranks(waiting)} still "
+                f"waited in a collective ({report['where']}): "
+                "every rank must make the same calls in the same order."
+            )
+    return {"rank": rank, "message": message, "details": report["traceback"]}
+
+
+def _read_reports(folder: Path, n_ranks: int) -> dict[int, dict]:
+    """Read the reports of the ranks that raised, by rank."""
+    paths = {rank: folder / _files.report(rank) for rank in range(n_ranks)}
+    return {rank: _files.read_json(path) for rank, path in paths.items() if path.exists()}
+
+
+def _has_lost_a_peer(report: dict) -> bool:
+    return any(sign in report["cause"] for sign in _SIGNS_OF_A_LOST_PEER)
+
+
+def _let_others_end(processes: Sequence[BaseProcess]) -> None:
+    """Wait a moment for the ranks that miss the same peer, or are about to finish."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _end_with_parent(folder: Path, processes: Sequence[BaseProcess]) -> None:
+    """Stop everything when the parent says so on stdin, or is gone (end-of-file)."""
+    # Not sys.stdin: its lock would be held while we wait.
+    parent_is_there = os.read(0, 1) != b""
+    _end(processes)
+    if not parent_is_there:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
