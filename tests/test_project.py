@@ -249,15 +249,20 @@ def test_check_counts_a_phase_that_dies_as_a_failure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("counts", "status", "last"),
+    ("counts", "status", "status_in_ci", "last"),
     [
-        (check.Counts(3), 0, "3 passed, 0 failed"),
-        (check.Counts(3, 1), 1, "3 passed, 1 failed"),
-        (check.Counts(3, 0, 2), 1, "3 passed, 0 failed, 2 skipped"),
-        (check.Counts(), 1, "0 passed, 0 failed"),
+        (check.Counts(3), 0, 0, "3 passed, 0 failed"),
+        (check.Counts(3, 1), 1, 1, "3 passed, 1 failed"),
+        (check.Counts(3, 0, 2), 0, 1, "3 passed, 0 failed, 2 skipped"),
+        (check.Counts(), 1, 1, "0 passed, 0 failed"),
     ],
 )
-def test_check_closes_with_one_line(counts, status, last):
+@pytest.mark.parametrize("in_ci", [False, True])
+def test_check_closes_with_one_line(counts, status, status_in_ci, last, in_ci, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    if in_ci:
+        monkeypatch.setenv("CI", "true")
+        status = status_in_ci
     lines: list[str] = []
     outcomes = [check.Outcome("unit", counts, 1.5)]
     assert check.report_all(outcomes, lines.append) == status

@@ -1,8 +1,9 @@
 """Run everything that CI checks, phase by phase: called by ``make test``.
 
 A phase that fails does not stop the others. At the end stand a table of wall times and one
-line "N passed, N failed" over all phases. A skipped test counts as a failure: what CI does
-not run, it does not check.
+line "N passed, N failed" over all phases. In CI a skipped test counts as a failure: what CI
+does not run, it does not check. Elsewhere a machine may lack what a few tests need (network
+namespaces, /proc), and they are named.
 """
 
 from __future__ import annotations
@@ -41,10 +42,9 @@ class Counts:
             self.skipped + other.skipped,
         )
 
-    @property
-    def good(self) -> bool:
+    def good(self, skips_allowed: bool) -> bool:
         """Whether something ran, and all of it passed."""
-        return self.passed > 0 and self.failed == 0 and self.skipped == 0
+        return self.passed > 0 and self.failed == 0 and (skips_allowed or self.skipped == 0)
 
     def __str__(self) -> str:
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -165,10 +165,11 @@ def report_all(outcomes: list[Outcome], say: Callable[[str], None] = print) -> i
     total = sum((outcome.counts for outcome in outcomes), Counts())
     say("\n" + table(outcomes))
     say(f"{'all':<14}{sum(o.seconds for o in outcomes):>9.1f}\n")
+    in_ci = bool(os.environ.get("CI"))
     if total.skipped:
-        say("A skipped test is not checked: make it run, or remove it.")
+        say("A skipped test is not checked" + (": in CI that is a failure." if in_ci else "."))
     say(str(total))
-    return 0 if total.good else 1
+    return 0 if total.good(skips_allowed=not in_ci) else 1
 
 
 def main() -> int:
