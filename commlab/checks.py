@@ -67,6 +67,23 @@ def check_beta(beta: object, what: str = "beta") -> np.ndarray:
     return array
 
 
+def only_one(values: np.ndarray, what: str) -> float:
+    """Return the one number in ``values``, or say that an array does not fit here."""
+    if values.ndim:
+        raise ValueError(
+            f"{what} must be one number here, not an array: call it once for each value."
+        )
+    return float(values)
+
+
+def check_rank(rank: int, n_ranks: int, what: str = "root") -> int:
+    """Return ``rank`` as an int, or say which ranks there are."""
+    whole = isinstance(rank, numbers.Integral) and not isinstance(rank, bool)
+    if not whole or not 0 <= rank < n_ranks:
+        raise ValueError(f"{what} must be one of the ranks 0 to {n_ranks - 1}; got {rank!r}.")
+    return int(rank)
+
+
 def warn_if_absurd(seconds: np.ndarray) -> None:
     """Warn where a communication time is above a year."""
     if np.any(seconds > SECONDS_PER_YEAR):

@@ -20,6 +20,7 @@ from commlab.checks import (
     check_count,
     check_n_ranks,
     check_nbytes,
+    only_one,
     warn_if_absurd,
 )
 from commlab.schedule import MessageTable, Schedule
@@ -74,7 +75,7 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
     through one network interface share its bandwidth.
     """
     topology.check_size(schedule)
-    size = float(check_nbytes(nbytes))
+    size = only_one(check_nbytes(nbytes), "nbytes")
     by_step = np.zeros(len(schedule.steps))
     bytes_per_unit = size / schedule.unit_denominator
     for index in range(len(schedule.steps)):
@@ -389,8 +390,8 @@ def ring_tree_crossover(n_ranks: int, alpha: float, beta: float) -> float:
     n = check_n_ranks(n_ranks)
     if n == 1:
         raise ValueError("one rank communicates nothing: ring and tree cross for 2 ranks or more.")
-    latency = float(check_alpha(alpha))
-    bandwidth = float(check_beta(beta))
+    latency = only_one(check_alpha(alpha), "alpha")
+    bandwidth = only_one(check_beta(beta), "beta")
     depth = float(_ceil_log2(np.asarray(float(n))))
     return (n - 1 - depth) * latency * bandwidth / (depth - (n - 1) / n)
 

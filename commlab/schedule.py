@@ -154,7 +154,13 @@ class Schedule:
         object.__setattr__(self, "shares", shares)
         for name in ("starts", "ends"):
             object.__setattr__(self, name, _chunk_lists(getattr(self, name), name, n_ranks))
-        object.__setattr__(self, "steps", tuple(self.steps))
+        steps = tuple(self.steps)
+        for index, step in enumerate(steps):
+            if not isinstance(step, Step):
+                raise ScheduleError(
+                    f"step {index} is a {type(step).__name__}: write Step(src, dst, chunk, op)."
+                )
+        object.__setattr__(self, "steps", steps)
         if self.counts is not None:
             counts = tuple(int(value) for value in self.counts)
             if len(counts) != len(shares) or min(counts, default=0) < 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commlab.checks import check_alpha, check_beta, check_n_ranks
+from commlab.checks import check_alpha, check_beta, check_n_ranks, only_one
 from commlab.schedule import Schedule, ScheduleError
 
 
@@ -31,8 +31,8 @@ class Link:
     beta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", float(check_alpha(self.alpha)))
-        object.__setattr__(self, "beta", float(check_beta(self.beta)))
+        object.__setattr__(self, "alpha", only_one(check_alpha(self.alpha), "alpha"))
+        object.__setattr__(self, "beta", only_one(check_beta(self.beta), "beta"))
 
 
 @dataclass(frozen=True, eq=False)

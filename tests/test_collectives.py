@@ -69,6 +69,7 @@ def test_shapes_are_kept_where_the_collective_keeps_them() -> None:
         (lambda: commlab.all_reduce([np.zeros(3)], "torus"), "choose one of: binomial_tree"),
         (lambda: commlab.broadcast([np.zeros(3)] * 2, root=2), "root must be one of"),
         (lambda: commlab.reduce([np.zeros(3)] * 2, root=-1), "root must be one of"),
+        (lambda: commlab.broadcast([np.zeros(3)] * 2, root=0.5), "root must be one of"),
         (lambda: commlab.all_gather([np.zeros((2, 2))] * 2), "flatten them first"),
     ],
 )

@@ -182,6 +182,7 @@ def test_rows_that_make_no_sense_are_refused(row: tuple, message: str) -> None:
         ({"shares": [Fraction(-1), Fraction(2)]}, "zero or more"),
         ({"starts": [[0, 1]]}, "starts must list the chunks of each of the 2 ranks"),
         ({"counts": [3]}, "one number of elements"),
+        ({"steps": [(0, 1, 0, 0)]}, r"step 0 is a tuple: write Step\(src, dst, chunk, op\)"),
     ],
 )
 def test_a_schedule_refuses_bad_arguments(change: dict, message: str) -> None:

@@ -59,6 +59,11 @@ def test_one_node_has_no_traffic_between_nodes() -> None:
             lambda: price(ring_all_reduce(4), flat_topology(4, 5e-6, 1e9), -1),
             "zero or more",
         ),
+        (
+            lambda: price(ring_all_reduce(4), flat_topology(4, 5e-6, 1e9), [1, 2]),
+            "nbytes must be one number here",
+        ),
+        (lambda: flat_topology(4, 5e-6, [1e9, 2e9]), "beta must be one number here"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, message: str) -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from commlab.checks import check_n_ranks
+from commlab.checks import check_n_ranks, check_rank
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
 
@@ -37,7 +37,8 @@ def binomial_tree_broadcast(n_ranks: int, root: int = 0) -> Schedule:
 
 def reduce_steps(n_ranks: int, root: int) -> list[Step]:
     """At distance d = 1, 2, 4, ..., every other surviving rank adds its vector to one lower."""
-    ranks = np.arange(_check_root(n_ranks, root))
+    ranks = np.arange(check_n_ranks(n_ranks))
+    root = check_rank(root, n_ranks)
     steps = []
     distance = 1
     while distance < n_ranks:
@@ -75,10 +76,3 @@ def _one_chunk(
         steps=steps,
         name="binomial_tree",
     )
-
-
-def _check_root(n_ranks: int, root: int) -> int:
-    n_ranks = check_n_ranks(n_ranks)
-    if not 0 <= root < n_ranks:
-        raise ValueError(f"root must be one of the ranks 0 to {n_ranks - 1}; got {root!r}.")
-    return n_ranks
