@@ -11,7 +11,7 @@ from commlab.schedule import COPY, Schedule, Step
 
 
 def pairwise_all_to_all(n_ranks: int) -> Schedule:
-    """All-to-all in N-1 steps: in step s, rank r sends to rank ``r + s`` and hears ``r - s``."""
+    """All-to-all in N-1 steps: in step s, rank r sends to ``r + s`` and receives from ``r - s``."""
     r = np.arange(check_n_ranks(n_ranks))
     steps = [
         Step(src=r, dst=(r + s) % n_ranks, chunk=r * n_ranks + (r + s) % n_ranks, op=COPY)

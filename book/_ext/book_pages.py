@@ -1,0 +1,53 @@
+"""Keep every page free of what it does not use or what fails without a server.
+
+Jupyter Book loads Thebe on each page, with the address of a stranger's Binder and of a
+content delivery network, even where it is switched off. The theme preloads its icon fonts
+in a way that a browser refuses for a page opened from disk; they load without that too.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+_FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\s*')
+
+
+def drop_unused_scripts(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Remove Thebe's scripts and those that are listed twice."""
+    kept, seen = [], set()
+    for script in context.get("script_files", []):
+        body = getattr(script, "attributes", {}).get("body") or ""
+        identity = (str(script), body)
+        if "thebe" in identity[0].lower() or "thebe" in body.lower() or identity in seen:
+            continue
+        seen.add(identity)
+        kept.append(script)
+    context["script_files"] = kept
+    context["css_files"] = [
+        style for style in context.get("css_files", []) if "thebe" not in str(style).lower()
+    ]
+
+
+def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
+    """Remove the theme's font preloads, which stand in a template that it does not expose."""
+    if error is not None or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        slim = _FONT_PRELOAD.sub("", text)
+        if slim != text:
+            path.write_text(slim, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    """Run after all extensions that add scripts to a page."""
+    app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("build-finished", drop_font_preloads)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,508 @@
+"""Knobs, explorers in their three modes, the render cache, steppers and shown source."""
+
+import functools
+import gzip
+import json
+import math
+import re
+import subprocess
+import sys
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib.figure import Figure
+
+from commlab import COPY, REDUCE, Schedule, Step
+from commlab.algorithms import REGISTRY
+from commlab.explore import (
+    DrawError,
+    Explorer,
+    Knob,
+    cache,
+    displayed,
+    explore,
+    figure,
+    show_source,
+    stepper,
+)
+from commlab.explore.live import live_widget
+from commlab.explore.render import Frame, plain_data, render_png, render_svg
+from commlab.explore.static import PAYLOAD_LIMIT, pack, static_html, unpack
+from commlab.figures import style
+from commlab.figures.steps import draw_step, step_view
+from tests.notebook_explorers import NOTEBOOKS, explorers_of
+
+TEXTS = {"title": ("Time", "时间"), "alt": ("A line", "一条线")}
+SIZE = (5.6, 3.5)
+
+
+def draw_line(fig, n, slope=1.0):
+    ax = style.single_axes(fig)
+    x = np.linspace(0, 10, 20)
+    y = slope * n * x
+    ax.plot(x, y, color=style.COMMUNICATION)
+    ax.set(xlim=(0, 10), ylim=(0, 500))
+    style.title(ax, f"At n = {n} it ends at {y[-1]:.4f} s")
+    return {"y": y, "end": y[-1]}
+
+
+def line_explorer(draw=draw_line, **knobs):
+    knobs = knobs or {"n": Knob(range(1, 8), 3, ("ranks N", "卡数 N"), "{} ranks".format)}
+    return explore(draw, **TEXTS, **knobs)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Show an explorer in a mode; returns the bundles that reached the front end."""
+
+    def show(explorer, mode):
+        monkeypatch.setenv("COMMLAB_EXPLORE", mode)
+        bundles = []
+
+        def publish(data, metadata=None, **_):
+            bundles.append((data, metadata))
+
+        shell = InteractiveShell.instance()
+        monkeypatch.setattr(shell.display_pub, "publish", publish)
+        explorer._ipython_display_()
+        return bundles
+
+    return show
+
+
+# Knobs
+
+
+def test_a_knob_starts_in_the_middle_or_where_it_is_told():
+    assert Knob([1, 2, 3], label=("n", "数")).index == 1
+    assert Knob([1, 2, 3], 3, ("n", "数")).index == 2
+    assert Knob(["ring", "tree"], "ring", ("how", "算法")).texts == ["ring", "tree"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"values": [1]}, "at least two values"),
+        ({"values": [1, 2], "value": 5}, "cannot start at 5"),
+        ({"values": [1.01, 1.02], "format": "{:.0f}".format}, "shows two stops as '1'"),
+        ({"values": [1, 2], "label": "n"}, "must be a pair"),
+        ({"values": [1, 2], "label": ("n", "")}, "must be a pair"),
+    ],
+)
+def test_a_wrong_knob_is_refused(arguments, message):
+    arguments = {"label": ("n", "数"), **arguments}
+    with pytest.raises((TypeError, ValueError), match=message):
+        Knob(**arguments)
+
+
+# Explorers: what is refused
+
+
+def test_too_many_states_are_refused():
+    knobs = {name: Knob(range(21), label=("n", "数")) for name in ("n", "slope")}
+    with pytest.raises(ValueError, match="441 states, more than 400"):
+        line_explorer(**knobs)
+
+
+def test_too_many_knobs_are_refused():
+    knobs = {name: Knob([1, 2], label=("n", "数")) for name in "abcd"}
+    with pytest.raises(ValueError, match="4 knobs"):
+        line_explorer(**knobs)
+
+
+def test_a_plain_value_is_not_a_knob():
+    with pytest.raises(TypeError, match=r"functools\.partial"):
+        explore(draw_line, **TEXTS, n=4)
+
+
+def test_both_languages_are_needed():
+    with pytest.raises(TypeError, match="title must be a pair"):
+        figure(draw_line, title="Time", alt=("a", "甲"), n=1)
+
+
+def raising(fig, n):
+    if n == 6:
+        raise ZeroDivisionError("no ranks left")
+    return draw_line(fig, n)
+
+
+@pytest.mark.parametrize("mode", ["static", "check"])
+def test_a_draw_that_raises_is_an_error_at_any_stop(shown, mode):
+    knob = Knob(range(1, 8), 3, ("N", "卡数"))
+    last = Knob(range(0, 7), 3, ("N", "卡数"))
+    explorer = line_explorer(raising, n=knob if mode == "static" else last)
+    with pytest.raises(
+        DrawError, match=r'"Time" cannot draw n=6: ZeroDivisionError: no ranks left'
+    ):
+        shown(explorer, mode)
+
+
+def test_a_dead_slider_is_an_error():
+    def deaf(fig, n):
+        return draw_line(fig, min(n, 5)) | {"n": n}
+
+    with pytest.raises(DrawError, match="same picture at n=5 ranks and n=6 ranks"):
+        line_explorer(deaf).frames()
+
+
+def test_data_that_ignore_a_knob_are_an_error():
+    def mute(fig, n):
+        draw_line(fig, n)
+        return {"y": [1, 2, 3]}
+
+    with pytest.raises(DrawError, match="same data at both ends of n"):
+        line_explorer(mute).frames()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "must return a dict"),
+        ({}, "empty dict"),
+        ({"y": [1.0, math.nan]}, "'y' holds nan"),
+        ({"y": {"z": np.array([np.inf])}}, "'y.z' holds inf"),
+        ({"y": object()}, "'y' holds a object"),
+    ],
+)
+def test_data_that_are_no_data_are_an_error(data, message):
+    with pytest.raises(DrawError, match=message):
+        line_explorer(lambda fig, n: data).frame((0,))
+
+
+def test_data_become_plain_values():
+    data = {"a": np.float32(1.5), "b": (np.int64(2), Fraction(1, 4)), "c": np.eye(2), "d": "x"}
+    plain = plain_data(data)
+    assert plain == {"a": 1.5, "b": [2, 0.25], "c": [[1.0, 0.0], [0.0, 1.0]], "d": "x"}
+    assert json.loads(json.dumps(plain)) == plain
+
+
+def test_an_unknown_mode_is_refused(shown):
+    with pytest.raises(ValueError, match="COMMLAB_EXPLORE='statc' is unknown"):
+        shown(line_explorer(), "statc")
+
+
+# Pictures
+
+
+def test_svg_follows_the_page_s_colours_and_keeps_its_numbers():
+    frame = render_svg(draw_line, {"n": 3, "slope": 1.23456}, SIZE, "salt")
+    assert "var(--fig-communication, #d55e00)" in frame.svg
+    assert "var(--fig-ink-text, #1f2328)" in frame.svg
+    # Coordinates are shortened, what the reader reads is not.
+    assert "At n = 3 it ends at 37.0368 s</text>" in frame.svg
+    assert frame.message == "At n = 3 it ends at 37.0368 s"
+    assert "<style" not in frame.svg
+    bare = re.sub(r"var\(--fig-[a-z-]+, #[0-9a-f]{6}\)", "", frame.svg)
+    assert re.findall(r"#[0-9a-f]{6}\b", bare) == [], "a colour that dark mode cannot change"
+
+
+def test_svg_is_the_same_every_time_and_apart_from_another_explorer():
+    first = render_svg(draw_line, {"n": 3}, SIZE, "one")
+    assert first == render_svg(draw_line, {"n": 3}, SIZE, "one")
+    other = render_svg(draw_line, {"n": 3}, SIZE, "two")
+    ids = [set(re.findall(r' id="([^"]+)"', frame.svg)) for frame in (first, other)]
+    clips = [{name for name in names if name.startswith("p")} for names in ids]
+    assert clips[0]
+    assert clips[0].isdisjoint(clips[1])
+
+
+def test_png_bytes_are_the_same_every_time():
+    first, data = render_png(draw_line, {"n": 3}, SIZE, 100)
+    assert first == render_png(draw_line, {"n": 3}, SIZE, 100)[0]
+    assert b"Software" not in first
+    assert data["end"] == 30
+
+
+def test_packed_frames_come_back():
+    texts = ["a\nb\nc", "a\nx\ny\nc", "a\nb\nc", "c", "a\nb", "环\nb\nc"]
+    assert unpack(pack(texts)) == texts
+    assert unpack(pack(["one"])) == ["one"]
+
+
+# Static
+
+
+def test_static_html_has_all_that_a_reader_needs(shown):
+    ((data, _),) = shown(line_explorer(), "static")
+    html = data["text/html"]
+    assert len(html.encode()) <= PAYLOAD_LIMIT
+    assert '<span lang="zh">卡数 N</span> <span lang="en">ranks N</span>' in html
+    assert 'aria-valuetext="3 ranks"' in html
+    assert 'data-alt-zh="一条线" data-alt-en="A line"' in html
+    packed = re.search(r'gzip\+base64">([^<]*)<', html)[1]
+    assert unpack(packed) == [frame.svg for frame in line_explorer().frames()]
+
+
+def test_text_from_the_author_cannot_break_the_page():
+    explorer = explore(
+        draw_line,
+        title=('<b>"A" & B</b>', "甲<乙"),
+        alt=('say "x"', "说<x>"),
+        n=Knob([1, 2], label=("<n>", "数"), format='"{}" <B>'.format),
+    )
+    html = static_html(explorer, explorer.frames(), "id")
+    assert "<b>" not in html
+    assert "<n>" not in html
+    assert 'aria-valuetext="&quot;2&quot; &lt;B&gt;"' in html
+
+
+def test_a_heavy_explorer_is_refused():
+    rng = np.random.default_rng(0)
+
+    def noise(fig, n):
+        y = rng.normal(size=6000)
+        fig.add_axes((0, 0, 1, 1)).plot(y, rasterized=False)
+        return {"n": n}
+
+    explorer = explore(noise, **TEXTS, n=Knob(range(9), label=("n", "数")))
+    with pytest.raises(ValueError, match="more than 200 kB"):
+        static_html(explorer, explorer.frames(), "id")
+
+
+def test_two_explorers_on_a_page_have_ids_of_their_own(shown):
+    pages = [shown(line_explorer(), "static")[0][0]["text/html"] for _ in range(2)]
+    ids = [re.search(r'<input type="range" id="([^"]+)"', page)[1] for page in pages]
+    assert ids[0] != ids[1]
+
+
+def test_displayed_explorers_are_listed(shown):
+    explorer = line_explorer()
+    shown(explorer, "check")
+    assert displayed[-1] is explorer
+
+
+# Check
+
+
+def test_check_shows_the_picture_and_its_key_numbers(shown):
+    ((data, metadata),) = shown(line_explorer(), "check")
+    assert data["text/plain"].splitlines() == [
+        'Explorer "Time": 7 states; n=3 ranks',
+        "y = list of 20, 0 to 30",
+        "end = 30",
+    ]
+    assert data["image/png"]
+    assert metadata["image/png"]["alt"] == "A line · 一条线"
+
+
+def test_check_notices_a_changed_number(shown):
+    changed = functools.partial(draw_line, slope=1.0001)
+    before, after = (
+        shown(line_explorer(draw), "check")[0][0]["text/plain"] for draw in (draw_line, changed)
+    )
+    assert before != after
+
+
+# Live
+
+
+def test_a_live_explorer_redraws_one_image(shown):
+    explorer = line_explorer()
+    shown(explorer, "live")
+    widget = live_widget(explorer)
+    _, slider, image, problem = widget.children
+    before = image.value
+    slider.index = 6
+    assert image.value != before
+    assert image.value == render_png(draw_line, {"n": 7}, SIZE, 130)[0]
+    assert problem.layout.display == "none"
+    assert "ranks N" in slider.description
+    assert "卡数 N" in slider.description
+
+
+def test_a_live_draw_that_raises_says_so_and_recovers():
+    widget = live_widget(line_explorer(raising, n=Knob(range(1, 8), 3, ("N", "卡数"))))
+    _, slider, image, problem = widget.children
+    with pytest.raises(ZeroDivisionError):
+        slider.value = 6
+    assert "no ranks left" in problem.value
+    assert (image.layout.display, problem.layout.display) == ("none", "")
+    slider.value = 5
+    assert (image.layout.display, problem.layout.display) == ("", "none")
+
+
+def test_sixty_moves_leave_no_open_figure():
+    import matplotlib.pyplot as plt
+
+    slider = live_widget(line_explorer()).children[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for move in range(60):
+            slider.index = move % 7
+    assert plt.get_fignums() == []
+
+
+def test_play_moves_the_slider():
+    widget = live_widget(ring_stepper())
+    slider, play = widget.children[1:3]
+    play.value = 4
+    assert slider.index == 4
+    slider.index = 2
+    assert play.value == 2
+
+
+# The render cache
+
+
+def test_frames_are_drawn_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMLAB_CACHE", str(tmp_path))
+    explorer = ring_stepper()
+    first = explorer.frames()
+    (stored,) = tmp_path.glob("*.json.gz")
+    monkeypatch.setattr(Explorer, "frame", lambda *_: pytest.fail("drawn again"))
+    assert ring_stepper().frames() == first
+    assert [path.suffix for path in tmp_path.iterdir()] == [".gz"]
+    # A file that was cut short is not taken for frames.
+    stored.write_bytes(stored.read_bytes()[:100])
+    assert cache.load(stored.name.removesuffix(".json.gz")) is None
+    stored.write_bytes(gzip.compress(b'[{"svg": "x"}]'))
+    assert cache.load(stored.name.removesuffix(".json.gz")) is None
+
+
+def test_the_key_depends_on_everything_that_is_drawn():
+    view = step_view(REGISTRY["all_reduce", "ring"].build(4))
+    other = step_view(REGISTRY["all_reduce", "ring"].build(3))
+    base = {
+        "draw": draw_step, "fixed": {"view": view}, "knobs": {"step": [0, 1]},
+        "figsize": SIZE, "salt": "s",
+    }  # fmt: skip
+    keys = {cache.frames_key(**base)}
+    for change in (
+        {"draw": step_view},
+        {"draw": functools.partial(draw_step, extra=1)},
+        {"fixed": {"view": other}},
+        {"knobs": {"step": [0, 2]}},
+        {"figsize": (5.6, 3.6)},
+        {"salt": "t"},
+    ):
+        keys.add(cache.frames_key(**(base | change)))
+    assert len(keys) == 7
+    assert None not in keys
+
+
+def test_what_has_no_identity_is_not_cached():
+    for draw in (lambda fig: {}, draw_line, functools.partial(draw_line, n=1)):
+        assert cache.frames_key(draw, {}, {}, SIZE, "s") is None
+    assert cache.frames_key(draw_step, {"x": object()}, {}, SIZE, "s") is None
+
+
+def test_frames_survive_the_disk_exactly(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMLAB_CACHE", str(tmp_path))
+    frames = [Frame("<svg/>", "题", {"x": 0.1 + 0.2, "y": [1, None, "z"]})]
+    cache.store("key", frames)
+    assert cache.load("key") == frames
+    assert cache.load("other") is None
+
+
+# Steppers
+
+
+def ring_stepper(**options):
+    return stepper(REGISTRY["all_reduce", "ring"].build(4), **TEXTS, **options)
+
+
+def test_a_stepper_has_every_step_and_plays():
+    explorer = ring_stepper()
+    assert explorer.play
+    assert explorer.knobs["step"].texts == [
+        "0 / 6",
+        "1 / 6",
+        "2 / 6",
+        "3 / 6",
+        "4 / 6",
+        "5 / 6",
+        "6 / 6",
+    ]
+    frames = explorer.frames()
+    assert frames[0].data["moves"] == []
+    assert frames[3].message == "Step 3 of 6 4 messages of S/4, added on arrival"
+    assert np.all(np.array(frames[-1].data["held"]) == 4)
+
+
+def test_cells_show_values_when_there_are_buffers():
+    buffers = [np.full(8, 10**rank) for rank in range(4)]
+    view = step_view(REGISTRY["all_reduce", "ring"].build(4), buffers)
+    assert view.texts[0][2] == ["100"] * 4
+    assert view.texts[-1] == [["1111"] * 4] * 4
+
+
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+@pytest.mark.parametrize("n_ranks", [2, 8, 16])
+def test_every_algorithm_can_be_stepped_through(key, n_ranks):
+    schedule = REGISTRY[key].build(n_ranks)
+    view = step_view(schedule)
+    for step in {0, len(schedule.steps) // 2, len(schedule.steps)}:
+        data = plain_data(draw_step(Figure(figsize=(7, 5)), view, step))
+        assert np.shape(data["held"]) == (n_ranks, len(view.columns))
+    assert len(view.columns) <= 16
+
+
+def test_an_unequal_step_states_its_largest_message():
+    step = Step([0, 0], [1, 2], [0, 1], [COPY, COPY])
+    schedule = Schedule(
+        "scatter", 3, [Fraction(1, 4), Fraction(3, 4)], [[0, 1], [], []], [[], [0], [1]], [step]
+    )
+    assert step_view(schedule).facts[1] == "2 messages up to 3S/4, copied on arrival"
+    one = Schedule("reduce", 2, [Fraction(1)], [[0], [0]], [[0], []], [Step([1], [0], [0], REDUCE)])
+    assert step_view(one).facts[1] == "1 message of S, added on arrival"
+
+
+def test_schedules_that_cannot_be_drawn_are_refused():
+    with pytest.raises(ValueError, match="at most 16"):
+        step_view(REGISTRY["all_reduce", "ring"].build(17))
+    with pytest.raises(ValueError, match="no steps"):
+        step_view(REGISTRY["all_reduce", "ring"].build(1))
+
+
+# Shown source
+
+
+def test_source_is_shown_with_its_place_and_a_short_docstring():
+    text = show_source(step_view)._repr_markdown_()
+    assert text.startswith("```python\n# commlab/figures/steps.py\ndef step_view(")
+    assert '"""Follow a schedule and note what each state looks like."""' in text
+    assert "Parameters" not in text
+    compile(text.removeprefix("```python\n").removesuffix("\n```"), "shown", "exec")
+
+
+def test_source_of_a_class_keeps_its_methods():
+    text = show_source(Knob)._repr_markdown_()
+    assert "def __len__" in text
+    assert "Raises" not in text
+
+
+@pytest.mark.parametrize("wrong", [(), (3,), ("ring",)])
+def test_only_functions_have_source(wrong):
+    with pytest.raises(TypeError, match="show_source"):
+        show_source(*wrong)
+
+
+# The book's own explorers
+
+
+# §6 launches real processes, which the book build and nbval do already; its explorer is
+# drawn and checked by the book build in the same way.
+QUICK_NOTEBOOKS = [path for path in NOTEBOOKS if not path.stem.startswith("06")]
+
+
+@pytest.mark.parametrize("path", QUICK_NOTEBOOKS, ids=lambda path: path.stem)
+def test_explorers_of_the_book(path):
+    """Every state of every explorer draws; knobs and payloads keep to the book's limits."""
+    explorers = explorers_of(path)
+    assert any(explorer.knobs for explorer in explorers), "each notebook has an explorer"
+    for explorer in explorers:
+        for name, knob in explorer.knobs.items():
+            assert len(knob) >= (2 if explorer.play else 7), f"{explorer.title[0]}: {name}"
+        assert len(static_html(explorer, explorer.frames(), "id").encode()) <= PAYLOAD_LIMIT
+
+
+def test_importing_explore_loads_neither_torch_nor_pyplot():
+    code = (
+        "import sys, commlab.explore; "
+        "print([name for name in ('torch', 'matplotlib.pyplot') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
