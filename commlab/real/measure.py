@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from commlab.cost import alpha_beta_ring_allreduce
-from commlab.real.launch import run
+from commlab.real.launch import RankError, run
 from commlab.units import KIB, format_bytes, format_rate, format_seconds
 
 SIZES = [KIB * 2**power for power in range(17)]
@@ -165,7 +165,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--output", type=Path, help="also store the measurement as JSON")
     options = parser.parse_args()
-    measured = measure_all_reduce(SIZES, ranks=options.ranks)
+    try:
+        measured = measure_all_reduce(SIZES, ranks=options.ranks)
+    except RankError as error:
+        raise SystemExit(str(error)) from None
     print_table(measured)
     if options.output:
         options.output.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
