@@ -239,7 +239,13 @@ def test_time_out_before_the_ranks_exist(scratch):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_the_caller(tmp_path, how):
-    script = "from commlab.real import run; run('real_workers:hang_except_rank_0', ranks=3)"
+    script = """
+import signal
+from commlab.real import run
+# A test run in the background of a shell would inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run('real_workers:hang_except_rank_0', ranks=3)
+"""
     command = python(script, TMPDIR=str(tmp_path))
     with subprocess.Popen(**command, stderr=subprocess.PIPE) as caller:
 

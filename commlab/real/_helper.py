@@ -22,6 +22,9 @@ from commlab.real import _files
 # What gloo says in the ranks that were left waiting for one that is gone.
 _SIGNS_OF_A_LOST_PEER = ("closed by peer", "reset by peer")
 SETTLE_SECONDS = 0.5
+# Taken by whoever ends the run, and never given back: killed ranks look like failed ones, and
+# the main thread must not leave while the other one still clears up.
+_ending = threading.Lock()
 
 
 class _UnknownWorkerError(LookupError):
@@ -51,6 +54,7 @@ def main() -> int:
     threading.Thread(target=_end_with_parent, args=(folder, processes), daemon=True).start()
 
     failure = _watch(folder, processes)
+    _ending.acquire()
     if failure is None:
         return 0
     _end(processes)
@@ -130,6 +134,7 @@ def _end_with_parent(folder: Path, processes: Sequence[BaseProcess]) -> None:
     """Stop everything when the parent says so on stdin, or is gone (end-of-file)."""
     # Not sys.stdin: its lock would be held while we wait.
     parent_is_there = os.read(0, 1) != b""
+    _ending.acquire()
     _end(processes)
     if not parent_is_there:
         shutil.rmtree(folder, ignore_errors=True)
