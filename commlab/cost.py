@@ -266,7 +266,8 @@ def alpha_beta_all_to_all(
     """Time of an all-to-all in which each rank's S bytes go to N ranks in equal parts.
 
     "pairwise" talks to one partner after the other: ``(N-1) (alpha + S/(N beta))``.
-    "direct" sends to all at once and assumes N-1 ports: ``alpha + (N-1)/N S/beta``.
+    "direct" sends to all at once and assumes N-1 ports, which share the rank's bandwidth:
+    ``alpha + (N-1)/N S/beta``.
 
     Parameters and errors as in `alpha_beta_naive_allreduce`.
     """

@@ -9,6 +9,7 @@ readers simulate it, price it, draw it and run it.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -89,7 +90,11 @@ class Step:
             ) from None
         for name, array in zip(columns, broadcast, strict=True):
             # Compact types keep the schedule of a ring of 1024 ranks below 30 MB.
-            stored = np.array(array, dtype=np.int8 if name == "op" else np.int32, ndmin=1)
+            stored = np.atleast_1d(array).astype(np.int8 if name == "op" else np.int32)
+            if (stored != array).any():
+                raise ScheduleError(
+                    f"the column {name} of a step holds a number that is far too large."
+                )
             stored.flags.writeable = False
             object.__setattr__(self, name, stored)
 
@@ -221,7 +226,7 @@ class Schedule:
         """Return the elements of each chunk when S has ``n_elements``, shape (n_chunks,).
 
         Chunk bounds are the cumulative shares of ``n_elements``, rounded down, so that
-        chunks of a vector that does not divide evenly differ by one element at most.
+        chunks of equal shares differ by one element at most.
         """
         if self.counts is not None:
             return np.array(self.counts, dtype=np.int64)
@@ -298,19 +303,43 @@ def verify(schedule: Schedule) -> None:
     ------
     ScheduleError
         Naming the earliest step, rank and chunk at which a contribution was doubled, lost,
-        or read from a rank that did not hold the chunk.
+        or read from a rank that did not hold the chunk; or because the shares of the fullest
+        rank do not add up to S.
 
     Notes
     -----
+    A chunk of share 0 is held to the same rule, although no simulation would notice it.
+
     The sets are bit sets: N * n_chunks * ceil(N / 64) words of 8 bytes, 128 MB for a ring of
     1024 ranks. A doubled contribution that is overwritten before the end does no harm and is
     accepted, as it is by a simulation.
     """
     check_structure(schedule)
+    _check_shares(schedule)
     state = _Contributions(schedule)
     for index in range(len(schedule.steps)):
         state.apply(index)
     state.check_ends()
+
+
+def _check_shares(schedule: Schedule) -> None:
+    """Refuse shares that do not add up to S, the full vector of one rank.
+
+    A schedule that moves half a vector would be right in itself, and priced at half its cost.
+    """
+    held = [
+        int(schedule.share_units[chunks].sum())
+        for which in ("starts", "ends")
+        for chunks in schedule.chunk_arrays(which)
+    ]
+    fullest = Fraction(max(held), schedule.unit_denominator)
+    if fullest != 1:
+        raise ScheduleError(
+            f"the fullest rank holds {fullest} of S, before or after: shares are parts of the "
+            "full vector of one rank, so some rank must start or end with exactly 1."
+        )
+    if not any(schedule.ends):
+        raise ScheduleError("no rank ends with a chunk: fill in ends.")
 
 
 def held_contributions(schedule: Schedule) -> Iterator[np.ndarray]:
@@ -546,15 +575,23 @@ def _distinct(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, Sequence[in
 def _chunk_lists(
     lists: Sequence[Sequence[int]], name: str, n_ranks: int
 ) -> tuple[tuple[int, ...], ...]:
-    if len(lists) != n_ranks:
+    # A list of its own: the rows of an array would be temporary objects, without identity.
+    rows = list(lists)
+    if len(rows) != n_ranks:
         raise ScheduleError(
-            f"{name} must list the chunks of each of the {n_ranks} ranks; got {len(lists)} lists."
+            f"{name} must list the chunks of each of the {n_ranks} ranks; got {len(rows)} lists."
         )
     converted: dict[int, tuple[int, ...]] = {}
-    for chunks in lists:
+    for rank, chunks in enumerate(rows):
         if id(chunks) not in converted:
-            converted[id(chunks)] = tuple(int(chunk) for chunk in chunks)
-    return tuple(converted[id(chunks)] for chunks in lists)
+            try:
+                converted[id(chunks)] = tuple(operator.index(chunk) for chunk in chunks)
+            except TypeError:
+                raise ScheduleError(
+                    f"{name} of rank {rank} must be a list of whole numbers; got {chunks!r}.",
+                    rank=rank,
+                ) from None
+    return tuple(converted[id(chunks)] for chunks in rows)
 
 
 def _integer_column(values: object, name: str) -> np.ndarray:

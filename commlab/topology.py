@@ -49,7 +49,8 @@ class Topology:
     inside, between : Link
         The link of two ranks on one node, and of two ranks on different nodes.
     ports : int
-        Messages that a rank can send at once, and receive at once.
+        Messages that a rank can send at once, and receive at once. More of them pay their
+        latency in turn; the bandwidth of a rank is that of its link, however many ports.
     """
 
     node_of: np.ndarray
@@ -60,8 +61,19 @@ class Topology:
 
     def __post_init__(self) -> None:
         check_n_ranks(self.ports, "ports")
-        if self.node_of.shape != self.nic_of.shape or self.node_of.ndim != 1:
-            raise ValueError("node_of and nic_of must each give one number for every rank.")
+        for name in ("node_of", "nic_of"):
+            numbers = np.asarray(getattr(self, name))
+            if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any():
+                raise ValueError(
+                    f"{name} must give one whole number, zero or more, for every rank; "
+                    f"got {getattr(self, name)!r}."
+                )
+            object.__setattr__(self, name, numbers)
+        if self.node_of.size != self.nic_of.size or not self.node_of.size:
+            raise ValueError("node_of and nic_of must have one entry for each rank.")
+        nodes_of_nic = {(nic, node) for nic, node in zip(self.nic_of, self.node_of, strict=True)}
+        if len(nodes_of_nic) != len(set(self.nic_of.tolist())):
+            raise ValueError("a network interface belongs to one node: number them across nodes.")
 
     @property
     def n_ranks(self) -> int:

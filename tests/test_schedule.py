@@ -181,6 +181,8 @@ def test_rows_that_make_no_sense_are_refused(row: tuple, message: str) -> None:
         ({"shares": [0.25, 0.75]}, r"Fraction\(1, 4\), not 0.25"),
         ({"shares": [Fraction(-1), Fraction(2)]}, "zero or more"),
         ({"starts": [[0, 1]]}, "starts must list the chunks of each of the 2 ranks"),
+        ({"starts": [[0, 0.9]] * 2}, "starts of rank 0 must be a list of whole numbers"),
+        ({"ends": [[0, 1], None]}, "ends of rank 1 must be a list of whole numbers"),
         ({"counts": [3]}, "one number of elements"),
         ({"steps": [(0, 1, 0, 0)]}, r"step 0 is a tuple: write Step\(src, dst, chunk, op\)"),
     ],
@@ -204,6 +206,35 @@ def test_a_step_refuses_columns_of_different_lengths() -> None:
         Step([0, 1], [1, 2, 0], [0, 0, 0], COPY)
     with pytest.raises(ScheduleError, match="whole numbers"):
         Step([0.5], [1], [0], COPY)
+
+
+@pytest.mark.parametrize("value", [256, -256, 2**32, 2**40])
+def test_numbers_do_not_wrap_around(value: int) -> None:
+    """256 is 0 in eight bits: it must not pass for a copy."""
+    for column in range(4):
+        row = [[0], [1], [0], [0]]
+        row[column] = [value]
+        with pytest.raises(ScheduleError, match=r"far too large|does not exist"):
+            verify(with_steps(uneven_all_reduce(), [Step(*row)]))
+
+
+def test_shares_must_add_up_to_the_full_vector() -> None:
+    half = Schedule(
+        "all_reduce", 2, [Fraction(1, 2)], [[0]] * 2, [[0]] * 2,
+        [Step([0], [1], [0], REDUCE), Step([1], [0], [0], COPY)],
+    )  # fmt: skip
+    with pytest.raises(ScheduleError, match="the fullest rank holds 1/2 of S"):
+        verify(half)
+    nothing = Schedule("all_reduce", 2, [Fraction(1)], [[0]] * 2, [[]] * 2, [])
+    with pytest.raises(ScheduleError, match="no rank ends with a chunk"):
+        verify(nothing)
+
+
+def test_starts_may_be_the_rows_of_an_array() -> None:
+    blocks = np.arange(9).reshape(3, 3)
+    schedule = Schedule("all_to_all", 3, [Fraction(1, 3)] * 9, blocks, blocks.T, [])
+    assert schedule.starts == ((0, 1, 2), (3, 4, 5), (6, 7, 8))
+    assert schedule.ends == ((0, 3, 6), (1, 4, 7), (2, 5, 8))
 
 
 def test_ends_with_a_chunk_that_nobody_has() -> None:

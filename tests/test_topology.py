@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from schedules import RANKS, all_schedules
 
-from commlab import ScheduleError, flat_topology, node_topology, price
+from commlab import Link, ScheduleError, Topology, flat_topology, node_topology, price
 from commlab.algorithms import direct_all_to_all, ring_all_reduce
 
 
@@ -34,6 +34,20 @@ def test_ranks_sit_on_nodes_and_interfaces() -> None:
     topology = node_topology(2, 4, 5e-6, 450e9, 50e9, rails=2)
     assert topology.node_of.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert topology.nic_of.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("node_of", "nic_of", "message"),
+    [
+        ([0, 0, 1, 1], [0, 0, 0, 0], "belongs to one node"),
+        ([0, 0, 1, 1], [-1, 0, 1, 2], "nic_of must give one whole number, zero or more"),
+        ([0.0, 0.5], [0, 1], "node_of must give one whole number"),
+        ([0, 0], [0], "one entry for each rank"),
+    ],
+)
+def test_a_topology_that_makes_no_sense_is_refused(node_of, nic_of, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Topology(node_of, nic_of, Link(5e-6, 450e9), Link(5e-6, 50e9))
 
 
 def test_one_node_has_no_traffic_between_nodes() -> None:
