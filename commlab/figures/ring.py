@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from commlab import cost
 from commlab.algorithms import naive_all_reduce, ring_all_reduce
 from commlab.figures import style
-from commlab.schedule import held_contributions
+from commlab.schedule import Schedule, held_contributions
 from commlab.simulate import ledger
 from commlab.units import format_bytes, format_seconds
 
@@ -40,10 +41,7 @@ def draw_bytes_per_rank(fig: Figure, n_ranks: int) -> dict[str, Any]:
     ranks = np.array(RANKS)
     ring = 2 * (ranks - 1) / ranks
     naive = ranks - 1.0
-    counted = {
-        "ring": [float(ledger(ring_all_reduce(n)).max_sent) for n in COUNTED_RANKS],
-        "naive": [float(ledger(naive_all_reduce(n)).max_sent) for n in COUNTED_RANKS],
-    }
+    counted = {"ring": _most_sent(ring_all_reduce), "naive": _most_sent(naive_all_reduce)}
     ring_at, naive_at = 2 * (n_ranks - 1) / n_ranks, float(n_ranks - 1)
 
     ax = style.single_axes(fig, top=0.8)
@@ -75,6 +73,12 @@ def draw_bytes_per_rank(fig: Figure, n_ranks: int) -> dict[str, Any]:
         "ring_at": ring_at,
         "naive_at": naive_at,
     }
+
+
+@functools.cache
+def _most_sent(build: Callable[[int], Schedule]) -> tuple[float, ...]:
+    """Count what the busiest rank sends, in S, for each of `COUNTED_RANKS`."""
+    return tuple(float(ledger(build(n)).max_sent) for n in COUNTED_RANKS)
 
 
 def draw_time_against_ranks(fig: Figure, nbytes: int, alpha: float, beta: float) -> dict[str, Any]:
