@@ -2,7 +2,8 @@
 
 Estimates on purpose. Every result carries its assumptions and prints them; times come from
 the closed forms of :mod:`commlab.cost`, memory and FLOPs from counting. Nothing here
-overlaps communication with computation, so each time is the most that can be seen.
+overlaps communication with computation, and links run at line rate: a time is neither an
+upper nor a lower bound.
 
 Sizes are bytes, times seconds, rates bytes/s in one direction. BF16 takes 2 bytes.
 """
@@ -27,7 +28,7 @@ from commlab.units import format_bytes, format_seconds
 BF16_BYTES = 2
 FP32_BYTES = 4
 MFU = 0.40
-"""Model FLOPs utilisation: the part of the peak that a good training run reaches."""
+"""Model FLOPs utilisation: here the part of the peak that the computation alone reaches."""
 
 
 def _check_positive(value: float, name: str) -> float:
@@ -55,7 +56,7 @@ class Cluster:
     peak_flops : float
         Dense BF16 FLOP/s of one GPU.
     mfu : float
-        Part of the peak that is reached, above 0 and at most 1.
+        Part of the peak that the computation alone reaches, above 0 and at most 1.
 
     Raises
     ------
@@ -208,6 +209,12 @@ def compute_time(
     ------
     ValueError
         If a count is not above zero.
+
+    Notes
+    -----
+    The MFU stands for the efficiency of the computation alone. A measured MFU is taken over
+    the whole step, exposed communication included: set beside a communication time, it would
+    count that twice.
     """
     flops = training_flops(
         _check_positive(n_parameters, "n_parameters"), _check_positive(tokens, "tokens")
@@ -252,7 +259,7 @@ def data_parallel(
         Links and node size.
     algorithm : {"hierarchical", "rails"}
         Beyond one node: the three-step hierarchical all-reduce, or the flat ring over as
-        many rails as a node has GPUs, which is nearer to NCCL's. Inside one node: a ring.
+        many rails as a node has GPUs, like NCCL's Ring. Inside one node: a ring.
 
     Returns
     -------
@@ -360,8 +367,10 @@ def sharded_volume(
     Notes
     -----
     With all in BF16, P = 2Φ bytes: stages 0 to 2 send 2(N−1)/N · P, stage 3 sends
-    3(N−1)/N · P. That is an upper bound for FSDP: its root module is not resharded by
-    default.
+    3(N−1)/N · P. For one micro-batch per step that is an upper bound for FSDP, whose root
+    module is not resharded by default. With several micro-batches it all-gathers twice for
+    each of them and reduce-scatters once or for each of them, where DDP under ``no_sync()``
+    still all-reduces once.
     """
     phi = _check_positive(n_parameters, "n_parameters")
     n_ranks = check_n_ranks(n_ranks)
@@ -458,7 +467,8 @@ def tensor_parallel(
 
     Notes
     -----
-    Source: Shoeybi et al. (2019), "Megatron-LM", section 3.
+    Source: Shoeybi et al. (2019), "Megatron-LM", section 3. Embedding and head are left out,
+    and so are the copies of the K/V matrices that more GPUs than K/V heads need.
     """
     _check_positive(tokens, "tokens")
     n_ranks = check_n_ranks(n_ranks)

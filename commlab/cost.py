@@ -333,8 +333,8 @@ def flat_ring_over_nodes_time(
     ``2 (N-1) (alpha + S/(N beta))`` with N = m g and beta the slowest stretch of the ring:
     `beta_inter` times the network interfaces (`rails`) that carry it across a node boundary,
     or `beta_intra` if that is less. ``rails=1`` is a ring that leaves each node through one
-    interface; with all rails it is what NCCL does, whose channels are rings that each leave
-    through another one.
+    interface; with all rails it is how NCCL's Ring algorithm runs, whose channels are rings
+    that each leave through another one. NCCL may choose Tree or NVLSTree instead.
 
     Parameters as in `hierarchical_allreduce_time`; `rails` counts interfaces per node.
     """

@@ -204,7 +204,7 @@ class Accelerator:
     bf16_flops : float
         Peak dense BF16 FLOP/s. (Numbers twice as large are with 2:4 sparsity.)
     memory_bytes : float
-        Capacity of the memory on the package (HBM), decimal bytes.
+        Capacity of the memory on the package (HBM) as it is sold, decimal bytes.
     memory_rate : float
         Bytes/s of that memory.
     scale_up : float
@@ -235,6 +235,7 @@ A100 = Accelerator(
         "memory_rate": "a100",
         "scale_up": "network",
     },
+    "Memory: nvidia-smi shows 81920 MiB, 80 GiB or 85.9 GB; the 80 GB of its name are used.",
 )
 H100 = Accelerator(
     "H100 SXM",
@@ -248,6 +249,7 @@ H100 = Accelerator(
         "memory_rate": "h100",
         "scale_up": "network",
     },
+    "Memory: nvidia-smi shows 81559 MiB, 79.6 GiB or 85.5 GB; the 80 GB of its name are used. "
     "BF16: 989.4 TFLOP/s at the 1830 MHz boost clock; the rounded 989 is used.",
 )
 H200 = Accelerator(
@@ -262,6 +264,8 @@ H200 = Accelerator(
         "memory_rate": "accelerators",
         "scale_up": "h200_system",
     },
+    "Memory: nvidia-smi shows 143771 MiB, 140.4 GiB or 150.8 GB; the 141 GB of its data sheet "
+    "are used.",
 )
 B200 = Accelerator(
     "B200 SXM (HGX, 1000 W)",

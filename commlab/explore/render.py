@@ -33,7 +33,7 @@ _COLOUR_NAMES = {
     style.ALTERNATIVE: "alternative",
     style.THIRD: "third",
 }
-_RC = {
+FIGURE_RC = {
     "svg.fonttype": "none",  # letters stay letters: small files, searchable, selectable
     "font.family": ["DejaVu Sans"],
     "font.size": style.FONT_SIZE,
@@ -96,7 +96,7 @@ def render_svg(
     salt : str
         Keeps the clip paths of two figures on one page apart.
     """
-    with mpl.rc_context({**_RC, "svg.hashsalt": salt}):
+    with mpl.rc_context({**FIGURE_RC, "svg.hashsalt": salt}):
         fig = Figure(figsize=figsize)
         data = plain_data(draw(fig, **params))
         buffer = io.StringIO()
@@ -109,7 +109,7 @@ def render_png(
     draw: Draw, params: Mapping[str, Any], figsize: tuple[float, float], dpi: int
 ) -> tuple[bytes, dict[str, Any]]:
     """Draw one state as PNG; returns the file's bytes and the plotted data."""
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(FIGURE_RC):
         fig = Figure(figsize=figsize, dpi=dpi)
         data = plain_data(draw(fig, **params))
         buffer = io.BytesIO()

@@ -29,7 +29,7 @@ from commlab.cost import (
 from commlab.figures import style
 from commlab.overlap import bucket_timeline
 from commlab.topology import flat_topology
-from commlab.units import GIB, KIB, MIB, format_bytes, format_rate, format_seconds
+from commlab.units import GIB, KIB, MIB, format_bytes, format_seconds
 
 POINTS = 41
 LINE = 2.0
@@ -105,8 +105,7 @@ def step_timelines(
     ax.set_yticks(range(len(names)), ["ring", "tree", "naive"])
     ax.set_ylim(len(names) - 0.55, -0.75)
     ax.set_xlim(0, 1.0)
-    ticks = np.linspace(0, 1, 5)
-    ax.set_xticks(ticks, [format_seconds(float(tick * end)) for tick in ticks])
+    style.round_ticks(ax.xaxis, end, "seconds", length=1.0)
     ax.set_xlabel("time; grey: α of a step, orange: its bytes")
     fastest = min(totals, key=totals.get)
     style.title(ax, f"{format_bytes(nbytes)} on {n_ranks} ranks: {_SHORT[fastest]} is done first")
@@ -167,11 +166,10 @@ def effective_bandwidth(
     half_seconds = alpha_beta_ring_allreduce(half_size, n_ranks, alpha, beta)
     half_busbw = float(factor * half_size / half_seconds)
 
-    ax = style.single_axes(fig, **CURVES)
+    ax = style.single_axes(fig, **CURVES | {"left": 0.19})
     style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
     ax.set_ylim(0, 1.3 * beta)
-    ticks = np.linspace(0, beta, 5)
-    ax.set_yticks(ticks, [format_rate(float(tick)) if tick else "0" for tick in ticks])
+    style.round_ticks(ax.yaxis, 1.3 * beta, "rate")
     ax.axhline(beta, color=style.WAIT, linestyle="--", label="link β")
     ax.plot(nbytes, busbw, color=style.COMMUNICATION, linewidth=LINE, label="busbw")
     ax.plot(nbytes, algbw, color=style.ALTERNATIVE, linewidth=LINE, label="algbw")
@@ -221,8 +219,7 @@ def bucket_overlap(
     ax.set_yticks([0, 1], ["backward", "network"])
     ax.set_ylim(1.95, -0.75)
     ax.set_xlim(0, 1.02 * float(end[-1]))
-    ticks = np.linspace(0, float(end[-1]), 5)
-    ax.set_xticks(ticks, [format_seconds(float(tick)) for tick in ticks])
+    style.round_ticks(ax.xaxis, float(end[-1]), "seconds")
     ax.text(
         0.008 * float(end[-1]),
         1.48,
@@ -369,14 +366,16 @@ def hierarchical_vs_flat(
     ax.plot(
         nbytes, rails, color=style.ALTERNATIVE, linewidth=LINE, label="flat rings over all rails"
     )
-    if crossover is not None and low <= crossover <= high:
+    if crossover is None:
+        message = "hierarchical ahead of rails at any size"
+    elif crossover > high:
+        message = f"hierarchical ahead of rails up to {format_bytes(high)}"
+    else:
         at = hierarchical_allreduce_time(
             crossover, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
         )
         _mark(ax, crossover, float(at), "")
         message = f"hierarchical ahead of rails below {format_bytes(crossover)}"
-    else:
-        message = "hierarchical ahead of rails throughout"
     ax.set_xlabel("message S")
     ax.set_ylabel("all-reduce time T")
     style.title(ax, f"{n_nodes} × {gpus_per_node} GPUs: {message}")
@@ -452,8 +451,7 @@ def three_ways_over_nodes(
     ax.set_yticks([])
     ax.set_ylim(2.65, -0.4)
     ax.set_xlim(0, 1.0)
-    ticks = np.linspace(0, 1, 5)
-    ax.set_xticks(ticks, [format_seconds(float(tick * longest)) for tick in ticks])
+    style.round_ticks(ax.xaxis, longest, "seconds", length=1.0)
     ax.set_xlabel(f"all-reduce of {format_bytes(nbytes)} on {n_nodes} × {gpus_per_node} GPUs")
     style.title(ax, f"Hierarchical is {one_nic / two_level:.2f} times as fast as one NIC")
     return {
@@ -467,8 +465,8 @@ def three_ways_over_nodes(
 def distance_to_best(fig: Figure, *, n_ranks: int, alpha: float, beta: float) -> dict[str, object]:
     """Draw four algorithms as multiples of the fastest of them, against the message size.
 
-    Returns ``nbytes``, ``ratios`` (by name), and ``winners``, the names that are fastest at
-    some size, in order of size.
+    Returns ``nbytes``, ``ratios`` (by name), ``winners``, the names that are fastest at some
+    size, in order of size, and ``ring_at_best``, the smallest of the ring's ratios.
     """
     low, high = KIB, 4 * GIB
     nbytes = np.geomspace(low, high, POINTS)
@@ -480,16 +478,26 @@ def distance_to_best(fig: Figure, *, n_ranks: int, alpha: float, beta: float) ->
     leader = [min(seconds, key=lambda name, i=i: seconds[name][i]) for i in range(POINTS)]
     winners = [name for i, name in enumerate(leader) if i == 0 or name != leader[i - 1]]
 
-    ax = style.single_axes(fig, **CURVES | {"left": 0.11})
+    ax = style.single_axes(fig, **CURVES | {"left": 0.11, "top": 0.8})
     style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
     style.log_axis(ax.yaxis, 0.9, 40.0, "count", base=2)
     for name, _, colour in _CONTENDERS:
         ax.plot(nbytes, ratios[name], color=colour, linewidth=LINE, label=name)
     ax.set_xlabel("message S")
     ax.set_ylabel("time / time of the fastest")
-    style.title(ax, f"{n_ranks} ranks: first {', then '.join(winners)}")
+    ring_at_best = float(ratios["ring"].min())
+    style.title(
+        ax,
+        f"{n_ranks} ranks: first {', then '.join(winners)}\n"
+        f"(the ring comes within {ring_at_best:.3f} times of the fastest)",
+    )
     style.legend(ax, loc="upper center")
-    return {"nbytes": nbytes, "ratios": ratios, "winners": winners}
+    return {
+        "nbytes": nbytes,
+        "ratios": ratios,
+        "winners": winners,
+        "ring_at_best": ring_at_best,
+    }
 
 
 _SHORT = {"ring": "the ring", "binomial_tree": "the tree", "naive": "naive"}

@@ -39,7 +39,7 @@ def measured_and_model(
         Seconds of one all-reduce at each size: the quartiles.
     n_ranks : int
     alpha : float
-        Seconds per message.
+        Seconds per step of the ring.
     beta : float
         Bytes per second in one direction.
 

@@ -107,7 +107,7 @@ def step_view(schedule: Schedule, buffers: Sequence[np.ndarray] | None = None) -
         held=held,
         wanted=wanted,
         texts=texts,
-        columns=_column_names(schedule.n_chunks, group),
+        columns=_journeys(schedule) if group == 1 else _group_names(schedule.n_chunks, group),
         moves=moves,
         facts=facts,
         message_shares=[[float(share) for share in step] for step in shares],
@@ -237,13 +237,29 @@ def _chunks_per_column(n_chunks: int, n_ranks: int) -> int:
     raise AssertionError("unreachable: all chunks in one group is one column")
 
 
-def _column_names(n_chunks: int, group: int) -> list[str]:
+def _group_names(n_chunks: int, group: int) -> list[str]:
     n_columns = n_chunks // group
-    if group > 1:
-        word = "chunks " if n_columns <= 4 else ""
-        return [f"{word}{c * group}–{(c + 1) * group - 1}" for c in range(n_columns)]
-    word = "chunk " if n_columns <= 8 else ""
-    return [f"{word}{chunk}" for chunk in range(n_columns)]
+    word = "chunks " if n_columns <= 4 else ""
+    return [f"{word}{c * group}–{(c + 1) * group - 1}" for c in range(n_columns)]
+
+
+def _journeys(schedule: Schedule) -> list[str]:
+    """Name chunks: by where they go, if each goes from one rank to one other, else by number."""
+    senders = _holders(schedule.starts, schedule.n_chunks)
+    receivers = _holders(schedule.ends, schedule.n_chunks)
+    if all(len(ranks) == 1 for ranks in senders + receivers):
+        return [f"{src[0]}→{dst[0]}" for src, dst in zip(senders, receivers, strict=True)]
+    word = "chunk " if schedule.n_chunks <= 8 else ""
+    return [f"{word}{chunk}" for chunk in range(schedule.n_chunks)]
+
+
+def _holders(lists: Sequence[Sequence[int]], n_chunks: int) -> list[list[int]]:
+    """The ranks that list each chunk."""
+    holders: list[list[int]] = [[] for _ in range(n_chunks)]
+    for rank, chunks in enumerate(lists):
+        for chunk in chunks:
+            holders[chunk].append(rank)
+    return holders
 
 
 def _counts(held: np.ndarray, wanted: np.ndarray) -> list[list[list[str]]]:

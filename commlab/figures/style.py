@@ -14,7 +14,7 @@ from collections.abc import Callable
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from commlab.units import format_bytes, format_rate, format_seconds
 
@@ -106,6 +106,27 @@ def log_axis(axis: Axis, low: float, high: float, kind: str, base: int = 10, ste
     axis.set_major_locator(FixedLocator([float(base) ** k for k in range(first, last + 1, step)]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: formatter(value)))
+
+
+def round_ticks(axis: Axis, high: float, kind: str, length: float | None = None) -> None:
+    """Put about four ticks at round values between 0 and a largest value.
+
+    Parameters
+    ----------
+    axis : matplotlib.axis.Axis
+        A linear axis that starts at 0.
+    high : float
+        The largest value, in the unit of `kind`.
+    kind : {"bytes", "seconds", "rate", "count"}
+        How a tick is printed.
+    length : float, optional
+        Where `high` lies on the axis, if the axis has another scale than the values.
+    """
+    values = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(0.0, high)
+    values = [float(value) for value in values if 0 <= value <= high * (1 + 1e-9)]
+    scale = 1.0 if length is None else length / high
+    texts = [_FORMATTERS[kind](value) if value else "0" for value in values]
+    axis.set_ticks([scale * value for value in values], texts)
 
 
 _FORMATTERS: dict[str, Callable[[float], str]] = {

@@ -101,7 +101,7 @@ def compute_wall(fig: Figure, *, tokens: float = 15e12, mfu: float = MFU) -> dic
         ``gpus`` and, by model name, seconds.
     """
     gpus = np.logspace(0, 5, 41)
-    ax = style.single_axes(fig, left=0.15)
+    ax = style.single_axes(fig, left=0.18, right=0.95, top=0.8)
     seconds = {}
     for shape, colour in zip(MODELS, COLOURS, strict=True):
         # Perfect scaling: the time on one GPU over the number of GPUs.
@@ -112,18 +112,19 @@ def compute_wall(fig: Figure, *, tokens: float = 15e12, mfu: float = MFU) -> dic
     _calendar_axis(ax, DAY / 2, 20000 * YEAR)
     ax.set_xlabel(f"H100 GPUs, perfect scaling at MFU {mfu:.0%}")
     ax.set_ylabel("training time")
-    small = LLAMA3_8B.name
-    years, weeks = seconds[small][0] / YEAR, seconds[small][0] / 1000 / WEEK
+    years = seconds[LLAMA3_8B.name][0] / YEAR
+    in_a_month = seconds[LLAMA3_405B.name][0] / (30 * DAY)
     style.title(
         ax,
-        f"{small}, {tokens / 1e12:g} T tokens: {years:.3g} y on 1, {weeks:.3g} weeks on 1000",
+        f"{tokens / 1e12:g} T tokens: 8B takes {years:.3g} years on one GPU,\n"
+        f"405B in 30 days takes {in_a_month:,.0f} of them",
     )
     style.legend(ax, loc="upper right")
     return {"gpus": gpus, **seconds}
 
 
 def link_speeds(fig: Figure) -> dict[str, Any]:
-    """Bars: what an H100 reaches in memory, node and network, one direction.
+    """Bars: what an H100 reaches in memory (reads and writes) and over links (one direction).
 
     Returns
     -------
@@ -131,7 +132,7 @@ def link_speeds(fig: Figure) -> dict[str, Any]:
         ``names`` and ``rates`` in bytes/s.
     """
     rows = (
-        ("HBM (its own memory)", H100.memory_rate, style.COMPUTE),
+        ("HBM (reads + writes)", H100.memory_rate, style.COMPUTE),
         ("NVLink, line rate", NVLINK4_H100.beta, style.COMMUNICATION),
         ("NVLink, usable by NCCL", NVLINK4_H100.usable, style.COMMUNICATION),
         ("PCIe 5 x16", PCIE5_X16.beta, style.WAIT),
@@ -154,7 +155,7 @@ def link_speeds(fig: Figure) -> dict[str, Any]:
         )
     style.log_axis(ax.xaxis, 1e10, 1.5e13, "rate")
     ax.set_yticks(places, names)
-    ax.set_xlabel("bytes per second, one direction (log scale)")
+    ax.set_xlabel("bytes/s, links in one direction (log scale)")
     memory, node = (rate / INFINIBAND_NDR.beta for rate in (H100.memory_rate, NVLINK4_H100.beta))
     style.title(ax, f"Memory : node : network = {memory:.0f} : {node:.0f} : 1")
     return {"names": names, "rates": rates}
@@ -165,8 +166,8 @@ def _fit_message(fits: int) -> str:
 
 
 def _calendar_axis(ax: Axes, low: float, high: float) -> None:
-    """Make the y axis logarithmic; its ticks are days, weeks and years."""
-    ticks = {DAY: "1 day", WEEK: "1 week"}
+    """Make the y axis logarithmic; its ticks are a day, a week, a month, years."""
+    ticks = {DAY: "1 day", WEEK: "1 week", 30 * DAY: "30 days"}
     ticks.update({YEAR * 10**k: f"{10**k} y" for k in range(5)})
     ax.set_yscale("log")
     ax.set_ylim(low, high)

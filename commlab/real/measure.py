@@ -101,7 +101,7 @@ def fit_alpha_beta(
     Returns
     -------
     alpha, beta : float
-        Seconds per message; bytes per second in one direction.
+        Seconds per step of the ring; bytes per second in one direction.
 
     Raises
     ------
