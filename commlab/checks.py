@@ -97,8 +97,11 @@ def warn_if_absurd(seconds: np.ndarray) -> None:
 
 def _numeric(values: object, what: str) -> np.ndarray:
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iufO" or isinstance(values, np.ma.MaskedArray):
+            raise TypeError(f"{array.dtype} is no type of numbers")
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{what} must be a number or an array of numbers; got {values!r}."
         ) from error

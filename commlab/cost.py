@@ -24,7 +24,7 @@ from commlab.checks import (
     warn_if_absurd,
 )
 from commlab.schedule import MessageTable, Schedule
-from commlab.topology import Link, Topology
+from commlab.topology import Topology
 
 # A closed form takes a number or an array, and gives the same.
 Scalars = float | np.ndarray
@@ -71,9 +71,15 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
     A step takes as long as its slowest rank, direction or shared network interface. A rank
     that sends k messages of n bytes in all needs ``ceil(k / ports) * alpha + n / beta``.
     If its messages of a step leave over both kinds of link, they overlap where the ports
-    allow it and follow each other where they do not. The transfers of a step that go
-    through one network interface share its bandwidth.
+    take all of them at once; otherwise each round of messages pays the larger alpha, and the
+    bytes follow each other. The transfers of a step that go through one network interface
+    share its bandwidth.
     """
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"price(schedule, topology, nbytes) needs a Topology, not a "
+            f"{type(topology).__name__}: make one, for example with flat_topology."
+        )
     topology.check_size(schedule)
     size = only_one(check_nbytes(nbytes), "nbytes")
     by_step = np.zeros(len(schedule.steps))
@@ -88,33 +94,26 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
 
 def _step_seconds(messages: MessageTable, topology: Topology, bytes_per_unit: float) -> float:
     crossing = topology.node_of[messages.src] != topology.node_of[messages.dst]
+    inside, between = topology.inside, topology.between
     slowest = 0.0
     for ends in (messages.src, messages.dst):
-        seconds = {}
-        counts = {}
-        for kind, chosen, link in (
-            ("inside", ~crossing, topology.inside),
-            ("between", crossing, topology.between),
-        ):
-            counts[kind] = np.bincount(ends[chosen], minlength=topology.n_ranks)
-            nbytes = _sum_at(ends[chosen], messages.units[chosen], topology.n_ranks)
-            seconds[kind] = _link_seconds(
-                counts[kind], nbytes * bytes_per_unit, link, topology.ports
-            )
-        overlaps = counts["inside"] + counts["between"] <= topology.ports
-        together = np.maximum(seconds["inside"], seconds["between"])
-        in_turn = seconds["inside"] + seconds["between"]
-        slowest = max(slowest, float(np.where(overlaps, together, in_turn).max()))
+        counts, moving = [], []
+        for chosen, link in ((~crossing, inside), (crossing, between)):
+            counts.append(np.bincount(ends[chosen], minlength=topology.n_ranks))
+            units = _sum_at(ends[chosen], messages.units[chosen], topology.n_ranks)
+            moving.append(units * bytes_per_unit / link.beta)
+        alphas = (counts[0] > 0) * inside.alpha, (counts[1] > 0) * between.alpha
+        rounds = -(-(counts[0] + counts[1]) // topology.ports)
+        at_once = np.maximum(alphas[0] + moving[0], alphas[1] + moving[1])
+        in_turn = rounds * np.maximum(*alphas) + moving[0] + moving[1]
+        seconds = np.where(rounds <= 1, at_once, in_turn)
+        slowest = max(slowest, float(seconds.max()))
         if crossing.any():
             nic = topology.nic_of[ends[crossing]]
-            nbytes = _sum_at(nic, messages.units[crossing], int(nic.max()) + 1) * bytes_per_unit
-            shared = topology.between.alpha + nbytes.max() / topology.between.beta
+            units = _sum_at(nic, messages.units[crossing], int(nic.max()) + 1)
+            shared = between.alpha + units.max() * bytes_per_unit / between.beta
             slowest = max(slowest, float(shared))
     return slowest
-
-
-def _link_seconds(messages: np.ndarray, nbytes: np.ndarray, link: Link, ports: int) -> np.ndarray:
-    return -(-messages // ports) * link.alpha + nbytes / link.beta
 
 
 def _sum_at(index: np.ndarray, units: np.ndarray, length: int) -> np.ndarray:
@@ -341,7 +340,13 @@ def flat_ring_over_nodes_time(
     size, m, g, latency, intra, inter = _node_arguments(
         nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
     )
-    boundary = check_count(rails, "rails") * inter
+    per_node = check_count(rails, "rails")
+    if np.any(per_node > g):
+        raise ValueError(
+            f"rails ({rails!r}) cannot exceed gpus_per_node ({gpus_per_node!r}): "
+            "a rail is the network interface of one GPU or more."
+        )
+    boundary = per_node * inter
     slowest = np.where(m > 1, np.minimum(intra, boundary), intra)
     n = m * g
     return _seconds(2 * (n - 1) * (latency + size / (n * slowest)))
@@ -419,7 +424,14 @@ def hierarchical_ring_crossover(
         The size in bytes; None if the two lines do not cross at a positive size.
     """
     sizes = np.array([0.0, 2.0**30])
-    cluster = (n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    gpus_per_node = check_n_ranks(gpus_per_node, "gpus_per_node")
+    cluster = (
+        check_n_ranks(n_nodes, "n_nodes"),
+        gpus_per_node,
+        only_one(check_alpha(alpha), "alpha"),
+        only_one(check_beta(beta_intra, "beta_intra"), "beta_intra"),
+        only_one(check_beta(beta_inter, "beta_inter"), "beta_inter"),
+    )
     two_level = np.asarray(hierarchical_allreduce_time(sizes, *cluster))
     rails = np.asarray(flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node))
     head_start = rails[0] - two_level[0]

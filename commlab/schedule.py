@@ -139,8 +139,8 @@ class Schedule:
     name : str
         The algorithm's name, for titles only.
     counts : sequence of int, optional
-        Elements of each chunk, where they are given explicitly and do not follow from the
-        shares; such a schedule fits one buffer size only.
+        Elements of each chunk, where they are given explicitly; the schedule then fits one
+        buffer size only, and its shares become those of the counts.
     """
 
     collective: str
@@ -167,13 +167,19 @@ class Schedule:
                 )
         object.__setattr__(self, "steps", steps)
         if self.counts is not None:
-            counts = tuple(int(value) for value in self.counts)
-            if len(counts) != len(shares) or min(counts, default=0) < 0:
-                raise ScheduleError(
-                    f"counts must give one number of elements, zero or more, for each of the "
-                    f"{len(shares)} chunks; got {self.counts!r}."
-                )
+            counts = _counts(self.counts, len(shares))
             object.__setattr__(self, "counts", counts)
+            object.__setattr__(self, "shares", self._shares_of(counts))
+
+    def _shares_of(self, counts: tuple[int, ...]) -> Sequence[Fraction]:
+        """Return explicit counts as parts of S, the most that one rank starts or ends with."""
+        for lists in (self.starts, self.ends):
+            for chunks in lists:
+                n_elements = sum(counts[chunk] for chunk in chunks if chunk < len(counts))
+                share = sum(self.shares[chunk] for chunk in chunks if chunk < len(counts))
+                if share == 1 and n_elements:
+                    return tuple(Fraction(count, n_elements) for count in counts)
+        return self.shares
 
     def __repr__(self) -> str:
         return (
@@ -185,6 +191,11 @@ class Schedule:
     def n_chunks(self) -> int:
         """The number of chunks."""
         return len(self.shares)
+
+    @property
+    def has_sound_rows(self) -> bool:
+        """Whether `check_structure` has passed this schedule."""
+        return self.__dict__.get("has_sound_rows", False)
 
     @cached_property
     def unit_denominator(self) -> int:
@@ -241,12 +252,27 @@ class Schedule:
 def check_structure(schedule: Schedule) -> None:
     """Refuse a schedule whose rows make no sense, whatever they compute.
 
+    Every reader calls this first; the answer is remembered with the schedule.
+
     Raises
     ------
+    TypeError
+        If it is no Schedule at all.
     ScheduleError
         Naming the first step with a rank, chunk or operation that does not exist, a rank
         that sends to itself, or two rows that write the same chunk of the same rank.
     """
+    if not isinstance(schedule, Schedule):
+        kind = "a function" if callable(schedule) else f"a {type(schedule).__name__}"
+        raise TypeError(
+            f"a Schedule is needed here, not {kind}: build one, for example ring_all_reduce(4)."
+        )
+    if not schedule.has_sound_rows:
+        _check_rows(schedule)
+        schedule.__dict__["has_sound_rows"] = True
+
+
+def _check_rows(schedule: Schedule) -> None:
     n_ranks, n_chunks = schedule.n_ranks, schedule.n_chunks
     for name in ("starts", "ends"):
         for rank, chunks in _distinct(getattr(schedule, name)):
@@ -327,16 +353,19 @@ def _check_shares(schedule: Schedule) -> None:
 
     A schedule that moves half a vector would be right in itself, and priced at half its cost.
     """
-    held = [
-        int(schedule.share_units[chunks].sum())
+    fullest = {
+        which: Fraction(
+            max(int(schedule.share_units[chunks].sum()) for chunks in schedule.chunk_arrays(which)),
+            schedule.unit_denominator,
+        )
         for which in ("starts", "ends")
-        for chunks in schedule.chunk_arrays(which)
-    ]
-    fullest = Fraction(max(held), schedule.unit_denominator)
-    if fullest != 1:
+    }
+    # An uneven all-to-all may give one rank more than S; but somebody has exactly S.
+    if 1 not in fullest.values():
         raise ScheduleError(
-            f"the fullest rank holds {fullest} of S, before or after: shares are parts of the "
-            "full vector of one rank, so some rank must start or end with exactly 1."
+            f"the fullest rank starts with {fullest['starts']} of S and ends with "
+            f"{fullest['ends']}: shares are parts of the full vector of one rank, so one of "
+            "the two must be exactly 1."
         )
     if not any(schedule.ends):
         raise ScheduleError("no rank ends with a chunk: fill in ends.")
@@ -487,7 +516,8 @@ class _Contributions:
 
     def _loss_error(self, lacking: list[int], wanted: np.ndarray) -> ScheduleError:
         rank, chunk = self._place(lacking[0])
-        missing = _members(wanted[chunk] & ~self.bits[lacking[0]])
+        absent = wanted[chunk] & ~self.bits[lacking[0]]
+        missing = _members(absent)
         extra = _members(self.bits[lacking[0]] & ~wanted[chunk])
         told = (
             f"without the contributions of ranks {_enumerate(missing)}"
@@ -495,15 +525,15 @@ class _Contributions:
             else f"with contributions of ranks {_enumerate(extra)} that do not belong to it"
         )
         ending = f"rank {rank} ends with chunk {chunk} {told}"
-        loss = _first_loss(self.schedule, {self._place(cell)[1] for cell in lacking})
+        loss = _first_loss(self.schedule, chunk, absent)
         if loss is not None:
-            index, loser, lost_chunk = loss
+            index, loser = loss
             return ScheduleError(
-                f"step {index}: rank {loser} overwrites its chunk {lost_chunk} and loses "
+                f"step {index}: rank {loser} overwrites its chunk {chunk} and loses "
                 f"contributions; {ending}.",
                 step=index,
                 rank=loser,
-                chunk=lost_chunk,
+                chunk=chunk,
             )
         last = _last_write(self.schedule, rank, chunk)
         when = f"last written in step {last}" if last is not None else "written in no step"
@@ -517,16 +547,15 @@ class _Contributions:
         return flags.reshape(n_ranks, n_chunks, -1)[..., :n_ranks].astype(bool)
 
 
-def _first_loss(schedule: Schedule, chunks: set[int]) -> tuple[int, int, int] | None:
-    """Find the first copy, among these chunks, that drops contributions its target held."""
+def _first_loss(schedule: Schedule, chunk: int, absent: np.ndarray) -> tuple[int, int] | None:
+    """Find the first copy that drops one of the absent contributions: its step and rank."""
     state = _Contributions(schedule)
     for index, step in enumerate(schedule.steps):
-        incoming = state.bits[state.cells(step.src, step.chunk)]
-        present = state.bits[state.cells(step.dst, step.chunk)]
-        drops = (step.op == COPY) & (present & ~incoming).any(axis=1)
-        for row in np.flatnonzero(drops):
-            if int(step.chunk[row]) in chunks:
-                return index, int(step.dst[row]), int(step.chunk[row])
+        for row in np.flatnonzero((step.op == COPY) & (step.chunk == chunk)):
+            incoming = state.bits[state.cells(step.src[row], step.chunk[row])]
+            present = state.bits[state.cells(step.dst[row], step.chunk[row])]
+            if (present & ~incoming & absent).any():
+                return index, int(step.dst[row])
         state.apply(index)
     return None
 
@@ -592,6 +621,19 @@ def _chunk_lists(
                     rank=rank,
                 ) from None
     return tuple(converted[id(chunks)] for chunks in rows)
+
+
+def _counts(counts: Sequence[int], n_chunks: int) -> tuple[int, ...]:
+    try:
+        whole = tuple(operator.index(count) for count in counts)
+    except TypeError:
+        whole = ()
+    if len(whole) != n_chunks or min(whole, default=0) < 0:
+        raise ScheduleError(
+            f"counts must give one whole number of elements, zero or more, for each of the "
+            f"{n_chunks} chunks; got {counts!r}."
+        )
+    return whole
 
 
 def _integer_column(values: object, name: str) -> np.ndarray:

@@ -121,7 +121,13 @@ class Result:
     trace: list[list[dict[int, Buffer]]] | None = None
 
 
-def simulate(schedule: Schedule, buffers: Sequence[Buffer], *, trace: bool = False) -> Result:
+def simulate(
+    schedule: Schedule,
+    buffers: Sequence[Buffer],
+    *,
+    trace: bool = False,
+    n_elements: int | None = None,
+) -> Result:
     """Run a schedule on in-memory ranks.
 
     Parameters
@@ -133,6 +139,8 @@ def simulate(schedule: Schedule, buffers: Sequence[Buffer], *, trace: bool = Fal
         They are not changed.
     trace : bool
         Keep a copy of every chunk after every step.
+    n_elements : int, optional
+        The elements of S, where the lengths of the buffers leave a doubt.
 
     Returns
     -------
@@ -153,8 +161,7 @@ def simulate(schedule: Schedule, buffers: Sequence[Buffer], *, trace: bool = Fal
     """
     check_structure(schedule)
     _check_buffers(schedule, buffers)
-    counts = schedule.chunk_counts(_full_length(schedule, buffers)).tolist()
-    _check_lengths(schedule, buffers, counts)
+    counts = _counts_for(schedule, [len(buffer) for buffer in buffers], n_elements)
     ranks = [_RankMemory(schedule, rank, buffers[rank], counts) for rank in range(len(buffers))]
     history = [[memory.snapshot() for memory in ranks]] if trace else None
     for step in schedule.steps:
@@ -174,9 +181,15 @@ def ledger(schedule: Schedule, counts: Sequence[int] | None = None) -> Ledger:
     counts : sequence of int, optional
         Elements of each chunk. Without them the messages' ``elements`` are zero.
     """
+    check_structure(schedule)
     elements = np.zeros(schedule.n_chunks, dtype=np.int64)
     if counts is not None:
         elements = np.asarray(counts, dtype=np.int64)
+    if elements.shape != (schedule.n_chunks,):
+        raise ValueError(
+            f"counts must give the elements of each of the {schedule.n_chunks} chunks; "
+            f"got {counts!r}."
+        )
     messages = []
     for index, step in enumerate(schedule.steps):
         units: dict[tuple[int, int], int] = defaultdict(int)
@@ -259,7 +272,17 @@ def _check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
                 f"the buffer of rank {rank} has {buffer.ndim} dimensions: "
                 "flatten it first, for example with .reshape(-1)."
             )
-        if isinstance(buffer, np.ndarray) and buffer.dtype.kind not in "iufc":
+        if isinstance(buffer, np.ma.MaskedArray):
+            raise ValueError(
+                f"the buffer of rank {rank} is masked, and a sum has no mask: "
+                "fill it first, for example with .filled(0)."
+            )
+        if getattr(buffer, "requires_grad", False):
+            raise ValueError(
+                f"the buffer of rank {rank} requires a gradient: pass buffer.detach()."
+            )
+        kind = buffer.dtype.kind if isinstance(buffer, np.ndarray) else None
+        if kind not in (None, *"iufc") or str(buffer.dtype) == "torch.bool":
             raise ValueError(
                 f"the buffer of rank {rank} has dtype {buffer.dtype}: collectives add numbers, "
                 "so give integers, floats or complex numbers."
@@ -270,22 +293,40 @@ def _check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
         raise ValueError(f"all buffers must have one dtype; got {told}.")
 
 
-def _full_length(schedule: Schedule, buffers: Sequence[Buffer]) -> int:
-    """Return the elements of S that these buffers imply, whatever part each rank holds."""
-    units = schedule.share_units
-    held = sum(int(units[list(chunks)].sum()) for chunks in schedule.starts)
-    total = sum(len(buffer) for buffer in buffers)
-    return total * schedule.unit_denominator // held if held else 0
+def _counts_for(schedule: Schedule, lengths: Sequence[int], n_elements: int | None) -> list[int]:
+    """Return the elements of each chunk that fit buffers of these lengths.
 
-
-def _check_lengths(schedule: Schedule, buffers: Sequence[Buffer], counts: Sequence[int]) -> None:
-    wanted = [sum(counts[chunk] for chunk in chunks) for chunks in schedule.starts]
-    lengths = [len(buffer) for buffer in buffers]
-    if lengths != wanted:
+    Each chunk that a rank starts with is rounded by less than one element, so the lengths
+    leave few sizes of S to try.
+    """
+    if n_elements is not None:
+        candidates = [n_elements]
+    else:
+        held = [chunk for chunks in schedule.starts for chunk in chunks]
+        units = int(schedule.share_units[held].sum())
+        scale = schedule.unit_denominator
+        total = sum(lengths)
+        lowest = max(0, (total - len(held)) * scale // units) if units else 0
+        highest = -(-(total + len(held)) * scale // units) if units else 0
+        candidates = list(range(lowest, highest + 1))
+    fitting = set()
+    for candidate in candidates:
+        counts = tuple(schedule.chunk_counts(candidate).tolist())
+        if [sum(counts[chunk] for chunk in chunks) for chunks in schedule.starts] == [*lengths]:
+            fitting.add(counts)
+    if not fitting:
+        likely = schedule.chunk_counts(candidates[len(candidates) // 2]).tolist()
+        wanted = [sum(likely[chunk] for chunk in chunks) for chunks in schedule.starts]
         raise ValueError(
-            f"the buffers are ragged: their lengths are {lengths}, but this "
-            f"{schedule.collective} needs {wanted} elements on its ranks."
+            f"the buffers are ragged: their lengths are {[*lengths]}, but this "
+            f"{schedule.collective} needs {wanted} elements on its ranks, or the like."
         )
+    if len(fitting) > 1:
+        raise ValueError(
+            f"buffers of lengths {[*lengths]} can be cut into chunks in more than one way: "
+            "pass n_elements, the elements of the full vector S."
+        )
+    return list(fitting.pop())
 
 
 def _empty_like(buffer: Buffer, length: int) -> Buffer:

@@ -6,13 +6,13 @@ A topology is a set of ranks on nodes. Ranks of one node are joined by the links
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from commlab.checks import check_alpha, check_beta, check_n_ranks, only_one
-from commlab.schedule import Schedule, ScheduleError
+from commlab.schedule import Schedule, ScheduleError, check_structure
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class Topology:
                     f"got {getattr(self, name)!r}."
                 )
             object.__setattr__(self, name, numbers)
+        for name in ("inside", "between"):
+            if not isinstance(getattr(self, name), Link):
+                raise ValueError(
+                    f"{name} must be a Link(alpha, beta); got {getattr(self, name)!r}."
+                )
         if self.node_of.size != self.nic_of.size or not self.node_of.size:
             raise ValueError("node_of and nic_of must have one entry for each rank.")
         nodes_of_nic = {(nic, node) for nic, node in zip(self.nic_of, self.node_of, strict=True)}
@@ -106,7 +111,8 @@ class Topology:
                     )
 
     def check_size(self, schedule: Schedule) -> None:
-        """Refuse a schedule for another number of ranks."""
+        """Refuse a schedule for another number of ranks, or whose rows make no sense."""
+        check_structure(schedule)
         if schedule.n_ranks != self.n_ranks:
             raise ValueError(
                 f"the schedule is for {schedule.n_ranks} ranks and the topology has "
@@ -166,8 +172,11 @@ def node_topology(
     if rails > gpus_per_node:
         raise ValueError(f"rails ({rails}) cannot exceed gpus_per_node ({gpus_per_node}).")
     n_ranks = n_nodes * gpus_per_node
-    place = np.arange(n_ranks) if rank_order is None else np.asarray(rank_order)
-    if sorted(place.tolist()) != list(range(n_ranks)):
+    order = range(n_ranks) if rank_order is None else rank_order
+    if not isinstance(order, Iterable) or set(order) != set(range(n_ranks)):
+        raise ValueError(f"rank_order must name each of the ranks 0 to {n_ranks - 1} once.")
+    place = np.array([*order])
+    if place.size != n_ranks:
         raise ValueError(f"rank_order must name each of the ranks 0 to {n_ranks - 1} once.")
     node_of, local = np.divmod(place, gpus_per_node)
     nic_of = node_of * rails + local * rails // gpus_per_node

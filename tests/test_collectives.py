@@ -53,6 +53,13 @@ def test_all_to_all_transposes(algorithm: str) -> None:
     np.testing.assert_array_equal(np.array(got).reshape(5, 5, 2), blocks.transpose(1, 0, 2))
 
 
+def test_small_integer_types_count_ranks() -> None:
+    for key, entry in REGISTRY.items():
+        schedule = entry.builder(np.uint8(20))
+        assert schedule.n_ranks == 20, key
+        commlab.verify(schedule)
+
+
 def test_shapes_are_kept_where_the_collective_keeps_them() -> None:
     buffers = [np.full((2, 3), r) for r in range(4)]
     assert commlab.all_reduce(buffers)[0].shape == (2, 3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -235,6 +237,10 @@ def test_ceil_log2_is_exact_around_powers_of_two(n_ranks: int) -> None:
         ((1e6, 4, ALPHA, -1e9), "beta"),
         ((1e6, 4, ALPHA, float("inf")), "beta"),
         (("64 MiB", 4, ALPHA, NVLINK), "nbytes must be a number"),
+        (("1000", 4, ALPHA, NVLINK), "nbytes must be a number"),
+        (([[1], [1, 2]], 4, ALPHA, NVLINK), "nbytes must be a number"),
+        ((1e6, True, ALPHA, NVLINK), "n_ranks must be a number"),
+        ((1e6, 4, ALPHA, 10**400), "beta must be a number"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_sentence(form, arguments, message: str) -> None:
@@ -262,6 +268,35 @@ def test_ordinary_arguments_are_not_warned_of() -> None:
         commlab.alpha_beta_ring_allreduce(GIB, 1024, ALPHA, 1e6)
 
 
+def test_the_year_is_that_of_the_whole_schedule() -> None:
+    """Six steps of two months each."""
+    size = 4 * 61 * 24 * 3600 * 1e6
+    with pytest.warns(UserWarning, match="above a year"):
+        price(ring_all_reduce(4), flat_topology(4, 0, 1e6), size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        price(ring_all_reduce(4), flat_topology(4, 0, 1e6), 0.9 * size)
+
+
+def test_no_bytes_need_no_bucket() -> None:
+    assert commlab.bucketed_allreduce_time(0, MIB, 8, ALPHA, NVLINK) == 0
+
+
+def test_rails_faster_than_the_node_leave_the_node_in_charge() -> None:
+    assert commlab.flat_ring_over_nodes_time(
+        GIB, 8, 8, ALPHA, NVLINK, INFINIBAND * 8, 8
+    ) == commlab.alpha_beta_ring_allreduce(GIB, 64, ALPHA, NVLINK)
+
+
+def test_price_follows_explicit_counts() -> None:
+    """Chunks of 4, 0 and 1 elements: each step lasts as long as its largest message."""
+    schedule = replace(ring_all_reduce(3), counts=[4, 0, 1])
+    assert schedule.shares == (Fraction(4, 5), 0, Fraction(1, 5))
+    commlab.verify(schedule)
+    by_step = price(schedule, flat_topology(3, 0, 1e9), 5e9).by_step
+    np.testing.assert_allclose(by_step, [4, 4, 4, 4])
+
+
 def test_other_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="bucket_nbytes must be above zero"):
         commlab.bucketed_allreduce_time(GIB, 0, 8, ALPHA, NVLINK)
@@ -269,6 +304,16 @@ def test_other_arguments_are_refused() -> None:
         commlab.alpha_beta_all_to_all(GIB, 8, ALPHA, NVLINK, algorithm="ring")
     with pytest.raises(ValueError, match="rails"):
         commlab.flat_ring_over_nodes_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND, rails=0)
+    with pytest.raises(ValueError, match="cannot exceed gpus_per_node"):
+        commlab.flat_ring_over_nodes_time(GIB, 8, 8, ALPHA, NVLINK, INFINIBAND, rails=9)
+    with pytest.raises(ValueError, match="n_nodes must be a whole number"):
+        commlab.hierarchical_ring_crossover(np.array([2, 4]), 8, ALPHA, NVLINK, INFINIBAND)
+    with pytest.raises(ValueError, match="alpha must be one number"):
+        commlab.hierarchical_ring_crossover(4, 8, [1e-6, 5e-6], NVLINK, INFINIBAND)
+    with pytest.raises(TypeError, match="needs a Topology, not a int"):
+        price(ring_all_reduce(4), 3, GIB)
+    with pytest.raises(TypeError, match="a Schedule is needed here, not a function"):
+        price(ring_all_reduce, flat_topology(4, ALPHA, NVLINK), GIB)
 
 
 @pytest.mark.parametrize("n_ranks", [0, -1, 2.5, True, "4"])

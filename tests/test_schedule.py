@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -28,7 +29,12 @@ from commlab import (
     simulate,
     verify,
 )
-from commlab.algorithms import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from commlab.algorithms import (
+    naive_all_reduce,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+)
 
 
 @pytest.mark.parametrize("n_ranks", [1, *RANKS])
@@ -183,7 +189,8 @@ def test_rows_that_make_no_sense_are_refused(row: tuple, message: str) -> None:
         ({"starts": [[0, 1]]}, "starts must list the chunks of each of the 2 ranks"),
         ({"starts": [[0, 0.9]] * 2}, "starts of rank 0 must be a list of whole numbers"),
         ({"ends": [[0, 1], None]}, "ends of rank 1 must be a list of whole numbers"),
-        ({"counts": [3]}, "one number of elements"),
+        ({"counts": [3]}, "one whole number of elements"),
+        ({"counts": [1.9, 1]}, "one whole number of elements"),
         ({"steps": [(0, 1, 0, 0)]}, r"step 0 is a tuple: write Step\(src, dst, chunk, op\)"),
     ],
 )
@@ -223,7 +230,7 @@ def test_shares_must_add_up_to_the_full_vector() -> None:
         "all_reduce", 2, [Fraction(1, 2)], [[0]] * 2, [[0]] * 2,
         [Step([0], [1], [0], REDUCE), Step([1], [0], [0], COPY)],
     )  # fmt: skip
-    with pytest.raises(ScheduleError, match="the fullest rank holds 1/2 of S"):
+    with pytest.raises(ScheduleError, match="the fullest rank starts with 1/2 of S"):
         verify(half)
     nothing = Schedule("all_reduce", 2, [Fraction(1)], [[0]] * 2, [[]] * 2, [])
     with pytest.raises(ScheduleError, match="no rank ends with a chunk"):
@@ -235,6 +242,76 @@ def test_starts_may_be_the_rows_of_an_array() -> None:
     schedule = Schedule("all_to_all", 3, [Fraction(1, 3)] * 9, blocks, blocks.T, [])
     assert schedule.starts == ((0, 1, 2), (3, 4, 5), (6, 7, 8))
     assert schedule.ends == ((0, 3, 6), (1, 4, 7), (2, 5, 8))
+
+
+def test_an_uneven_all_to_all_may_fill_one_rank_beyond_s() -> None:
+    """A hot expert: both ranks send 3/4 of their S to rank 1."""
+    quarter = Fraction(1, 4)
+    shares = [quarter, 3 * quarter, quarter, 3 * quarter]
+    steps = [Step([0, 1], [1, 0], [1, 2], COPY)]
+    verify(Schedule("all_to_all", 2, shares, [[0, 1], [2, 3]], [[0, 2], [1, 3]], steps))
+
+
+def test_a_fault_is_healed_by_a_good_copy() -> None:
+    """Rank 1 adds its own value twice, then is overwritten by the right sum."""
+    steps = [
+        Step([1], [0], [0], REDUCE),
+        Step([0], [1], [0], REDUCE),  # rank 1 now counts itself twice
+        Step([0], [1], [0], COPY),
+    ]
+    one = [Fraction(1)]
+    verify(Schedule("all_reduce", 2, one, [[0]] * 2, [[0]] * 2, steps))
+    with pytest.raises(ScheduleError, match=r"step 1: rank 1 adds to its chunk 0"):
+        verify(Schedule("all_reduce", 2, one, [[0]] * 2, [[0]] * 2, steps[:2]))
+
+
+@pytest.mark.parametrize("n_ranks", [66, 130])
+def test_ranks_beyond_the_first_64_are_followed(n_ranks: int) -> None:
+    last = n_ranks - 1
+    naive = naive_all_reduce(n_ranks)
+    gathering = naive.steps[:last]  # the last of them brings the last rank's contribution
+    verify(naive)
+    again = with_steps(naive, [*gathering, gathering[-1], *naive.steps[last:]])
+    with pytest.raises(ScheduleError, match=f"step {last}: rank 0 adds to its chunk 0"):
+        verify(again)
+    missing = with_steps(naive, [*gathering[:-1], *naive.steps[last:]])
+    with pytest.raises(ScheduleError, match=f"without the contributions of ranks {last}"):
+        verify(missing)
+
+
+def test_a_loss_is_blamed_on_the_copy_that_lost_it() -> None:
+    """Rank 1's value was safe in rank 0 when it was overwritten; that of rank 2 was not."""
+    steps = [
+        Step([1], [0], [0], REDUCE),
+        Step([2], [1], [0], COPY),
+        Step([0], [1], [0], COPY),
+        Step([0], [2], [0], COPY),
+    ]
+    with pytest.raises(ScheduleError, match="ranks 2") as caught:
+        verify(Schedule("all_reduce", 3, [Fraction(1)], [[0]] * 3, [[0]] * 3, steps))
+    assert (caught.value.step, caught.value.rank) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"starts": [[0, 0, 1], [0, 1, 2], [0, 1, 2]]}, "starts of rank 0 names a chunk twice"),
+        ({"starts": [[0, 1, 3], [0, 1, 2], [0, 1, 2]]}, "starts of rank 0 names chunk 3"),
+        ({"ends": [[0, 1, 2], [0, -1, 2], [0, 1, 2]]}, "ends of rank 1 names chunk -1"),
+        ({"steps": [Step([0], [1], [-1], COPY)]}, "chunk -1 does not exist"),
+        ({"steps": [Step([-1], [1], [0], COPY)]}, "rank -1 does not exist"),
+    ],
+)
+def test_chunks_and_ranks_that_do_not_exist_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        verify(replace(uneven_all_reduce(), **change))
+
+
+def test_what_is_no_schedule_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a function: build one"):
+        verify(ring_all_reduce)
+    with pytest.raises(TypeError, match="not a list"):
+        simulate([np.zeros(3)], ring_all_reduce(3))
 
 
 def test_ends_with_a_chunk_that_nobody_has() -> None:

@@ -17,7 +17,7 @@ from schedules import (
 )
 
 import commlab
-from commlab import ledger, simulate
+from commlab import Schedule, Step, ledger, simulate
 from commlab.algorithms import REGISTRY, naive_all_reduce, ring_all_gather, ring_all_reduce
 
 # Sizes that divide, do not divide, are shorter than N, are one element, are empty.
@@ -146,6 +146,43 @@ def test_explicit_counts_take_the_place_of_shares() -> None:
         simulate(schedule, [np.arange(6)] * 3)
 
 
+def three_partial_starts() -> Schedule:
+    """Two halves: ranks 0 to 2 hold the first, rank 3 the second; rank 0 gathers both."""
+    steps = [Step([1], [0], [0], 1), Step([2], [0], [0], 1), Step([3], [0], [1], 0)]
+    halves = [Fraction(1, 2)] * 2
+    return Schedule("reduce", 4, halves, [[0], [0], [0], [1]], [[0, 1], [], [], []], steps)
+
+
+@pytest.mark.parametrize("n_elements", range(14))
+def test_the_size_of_s_follows_from_the_buffers(n_elements: int) -> None:
+    schedule = three_partial_starts()
+    commlab.verify(schedule)
+    rng = np.random.default_rng(n_elements)
+    inputs = random_inputs(schedule, n_elements, "int64", rng)
+    got = simulate(schedule, inputs).buffers[0]
+    np.testing.assert_array_equal(got, expected_outputs(schedule, n_elements, inputs)[0])
+
+
+def test_a_doubt_about_the_size_is_asked_for() -> None:
+    shares = [Fraction(1, 7), Fraction(3, 7), Fraction(1, 7), Fraction(2, 7)]
+    schedule = Schedule("any", 1, shares, [[2, 3]], [[2, 3]], [])
+    assert schedule.chunk_counts(3).tolist() == [0, 1, 1, 1]
+    assert schedule.chunk_counts(4).tolist() == [0, 2, 0, 2]
+    with pytest.raises(ValueError, match="pass n_elements"):
+        simulate(schedule, [np.arange(2)])
+    kept = simulate(schedule, [np.arange(2)], n_elements=3).buffers[0]
+    np.testing.assert_array_equal(kept, [0, 1])
+
+
+def test_the_ledger_knows_directions_and_packed_elements() -> None:
+    broadcast = REGISTRY["broadcast", "binomial_tree"].build(2, root=1)
+    result = simulate(broadcast, [np.zeros(0), np.ones(3)], trace=True)
+    assert result.ledger.by_link == {(1, 0): 1}
+    assert [sorted(held) for held in result.trace[-1]] == [[0], [0]]
+    packed = simulate(uneven_all_reduce(), [np.ones(12)] * 3).ledger
+    assert [message.elements for message in packed.messages] == [12] * 4
+
+
 def test_trace_shows_the_lectures_numbers() -> None:
     buffers = [np.full(4, 10**r) for r in range(4)]
     trace = simulate(ring_all_reduce(4), buffers, trace=True).trace
@@ -168,6 +205,7 @@ def test_trace_shows_the_lectures_numbers() -> None:
         ([[1, 2, 3, 4]] * 4, "is a list: make it an array"),
         ([np.array(["a"] * 4)] * 4, "give integers, floats or complex"),
         ([np.zeros(4, bool)] * 4, "dtype bool"),
+        ([np.ma.masked_array(np.zeros(4), [1, 0, 0, 0])] * 4, "masked"),
     ],
 )
 def test_bad_buffers_are_refused_in_one_sentence(buffers: list, message: str) -> None:

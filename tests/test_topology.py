@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from schedules import RANKS, all_schedules
 
-from commlab import Link, ScheduleError, Topology, flat_topology, node_topology, price
+from commlab import (
+    Link,
+    Schedule,
+    ScheduleError,
+    Step,
+    Topology,
+    flat_topology,
+    ledger,
+    node_topology,
+    price,
+)
 from commlab.algorithms import direct_all_to_all, ring_all_reduce
 
 
@@ -50,6 +62,65 @@ def test_a_topology_that_makes_no_sense_is_refused(node_of, nic_of, message: str
         Topology(node_of, nic_of, Link(5e-6, 450e9), Link(5e-6, 50e9))
 
 
+def one_step(n_ranks: int, *transfers: tuple[int, int]) -> Schedule:
+    """One step in which each pair (src, dst) moves a chunk of its own, of share 1."""
+    sources, targets = zip(*transfers, strict=True)
+    chunks = list(range(len(transfers)))
+    shares = [Fraction(1)] * len(transfers)
+    nothing = [[]] * n_ranks
+    return Schedule("any", n_ranks, shares, nothing, nothing, [Step(sources, targets, chunks, 0)])
+
+
+def test_the_receiver_counts_too() -> None:
+    incast = one_step(4, (1, 0), (2, 0), (3, 0))
+    topology = flat_topology(4, 1e-3, 1e9)
+    with pytest.raises(ScheduleError, match="rank 0 receives 3 messages at once"):
+        topology.check(incast)
+    assert price(incast, topology, 1e9).total == pytest.approx(3 * 1e-3 + 3)
+    flat_topology(4, 1e-3, 1e9, ports=3).check(incast)
+    assert price(incast, flat_topology(4, 1e-3, 1e9, ports=3), 1e9).total == pytest.approx(3.001)
+
+
+def test_the_busiest_shared_interface_sets_the_time() -> None:
+    """Two messages leave node 0 through one interface, one leaves node 1 through its own."""
+    step = one_step(6, (0, 2), (1, 3), (2, 4))
+    shared = node_topology(3, 2, 0.5, 1e15, 1e9, rails=1)
+    assert price(step, shared, 1e9).total == pytest.approx(0.5 + 2)
+    own = node_topology(3, 2, 0.5, 1e15, 1e9, rails=2)
+    assert price(step, own, 1e9).total == pytest.approx(0.5 + 1)
+
+
+@pytest.mark.parametrize(
+    ("ports", "seconds"),
+    [
+        # Inside 0.1 + 1 s, between 0.2 + 10 s: one port sends them in turn, two at once.
+        (1, 2 * 0.2 + 1 + 10),
+        (2, max(0.1 + 1, 0.2 + 10)),
+    ],
+)
+def test_both_kinds_of_link_in_one_step(ports: int, seconds: float) -> None:
+    step = one_step(4, (0, 1), (0, 2))
+    topology = node_topology(2, 2, 0.1, 1e9, 1e8, alpha_inter=0.2, ports=ports)
+    assert price(step, topology, 1e9).total == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("ports", range(1, 5))
+def test_equal_links_in_turn_cost_what_a_flat_network_costs(ports: int) -> None:
+    direct = direct_all_to_all(6)
+    flat = price(direct, flat_topology(6, 1e-3, 1e9, ports=ports), 1e9).total
+    nodes = price(direct, node_topology(3, 2, 1e-3, 1e9, 1e9, ports=ports), 1e9).total
+    assert nodes == pytest.approx(flat)
+
+
+@pytest.mark.parametrize("row", [([0], [5], [0], [0]), ([0], [1], [-1], [0]), ([0], [0], [0], [0])])
+def test_rows_that_make_no_sense_are_not_priced(row: tuple) -> None:
+    bad = Schedule("any", 2, [Fraction(1)], [[0]] * 2, [[0]] * 2, [Step(*row)])
+    topology = flat_topology(2, 0, 1e9)
+    for read in (lambda: price(bad, topology, 1), lambda: ledger(bad), lambda: topology.check(bad)):
+        with pytest.raises(ScheduleError, match=r"does not exist|sends to itself"):
+            read()
+
+
 def test_one_node_has_no_traffic_between_nodes() -> None:
     ring = ring_all_reduce(4)
     inside = price(ring, node_topology(1, 4, 5e-6, 450e9, 1e6), 1e9).total
@@ -65,6 +136,9 @@ def test_one_node_has_no_traffic_between_nodes() -> None:
         (lambda: flat_topology(4, 5e-6, 1e9, ports=0), "ports must be a whole number"),
         (lambda: node_topology(2, 4, 5e-6, 1e9, 1e9, rails=5), "cannot exceed gpus_per_node"),
         (lambda: node_topology(2, 2, 5e-6, 1e9, 1e9, rank_order=[0, 1, 2, 2]), "0 to 3 once"),
+        (lambda: node_topology(2, 2, 5e-6, 1e9, 1e9, rank_order=[0, 1, 2, 3, 3]), "0 to 3 once"),
+        (lambda: node_topology(2, 2, 5e-6, 1e9, 1e9, rank_order=3), "0 to 3 once"),
+        (lambda: Topology([0], [0], None, None), "inside must be a Link"),
         (
             lambda: price(ring_all_reduce(4), flat_topology(5, 5e-6, 1e9), 1),
             "for 4 ranks and the topology has 5",

@@ -12,7 +12,8 @@ from commlab.schedule import COPY, Schedule, Step
 
 def pairwise_all_to_all(n_ranks: int) -> Schedule:
     """All-to-all in N-1 steps: in step s, rank r sends to ``r + s`` and receives from ``r - s``."""
-    r = np.arange(check_n_ranks(n_ranks))
+    n_ranks = check_n_ranks(n_ranks)
+    r = np.arange(n_ranks)
     steps = [
         Step(src=r, dst=(r + s) % n_ranks, chunk=r * n_ranks + (r + s) % n_ranks, op=COPY)
         for s in range(1, n_ranks)
@@ -22,7 +23,8 @@ def pairwise_all_to_all(n_ranks: int) -> Schedule:
 
 def direct_all_to_all(n_ranks: int) -> Schedule:
     """All-to-all in one step: every rank sends N-1 messages at once and needs N-1 ports."""
-    sender, receiver = np.nonzero(~np.eye(check_n_ranks(n_ranks), dtype=bool))
+    n_ranks = check_n_ranks(n_ranks)
+    sender, receiver = np.nonzero(~np.eye(n_ranks, dtype=bool))
     steps = [Step(src=sender, dst=receiver, chunk=sender * n_ranks + receiver, op=COPY)]
     return _all_to_all(n_ranks, steps if n_ranks > 1 else [], "direct")
 
