@@ -470,7 +470,6 @@ def tensor_parallel(
     Source: Shoeybi et al. (2019), "Megatron-LM", section 3. Embedding and head are left out,
     and so are the copies of the K/V matrices that more GPUs than K/V heads need.
     """
-    _check_positive(tokens, "tokens")
     n_ranks = check_n_ranks(n_ranks)
     if shape.heads % n_ranks:
         raise ValueError(
@@ -478,7 +477,7 @@ def tensor_parallel(
             "choose a divisor."
         )
     beta = _link(n_ranks, cluster, across_nodes)
-    activation = BF16_BYTES * tokens * shape.hidden
+    activation = round(BF16_BYTES * _check_positive(tokens, "tokens") * shape.hidden)
     seconds_each = alpha_beta_ring_allreduce(activation, n_ranks, cluster.alpha, beta)
     where = "one GPU per node" if across_nodes else "all in one node"
     return TensorParallel(
@@ -564,8 +563,7 @@ def expert_parallel(
     ValueError
         If a count is out of range.
     """
-    for name, value in (("tokens", tokens), ("hidden", hidden)):
-        _check_positive(value, name)
+    per_gpu = _check_positive(tokens, "tokens") * _check_positive(hidden, "hidden")
     layers = check_n_ranks(layers, "layers")
     top_k = check_n_ranks(top_k, "top_k")
     n_ranks = check_n_ranks(n_ranks)
@@ -575,7 +573,7 @@ def expert_parallel(
             "3 (with the forward recomputed)."
         )
     beta = _link(n_ranks, cluster, across_nodes)
-    send_buffer = BF16_BYTES * tokens * hidden * top_k
+    send_buffer = BF16_BYTES * per_gpu * top_k
     each = alpha_beta_all_to_all(send_buffer, n_ranks, cluster.alpha, beta, algorithm=algorithm)
     where = "one GPU per node" if across_nodes else "all in one node"
     return ExpertParallel(

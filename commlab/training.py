@@ -337,11 +337,10 @@ def shard_slices(counts: Sequence[int], n_samples: int) -> list[slice]:
     """
     if len(counts) == 0:
         raise ValueError("counts is empty: give one number of samples per rank.")
-    for rank, count in enumerate(counts):
-        check_n_ranks(count, f"counts[{rank}]")
+    counts = [check_n_ranks(count, f"counts[{rank}]") for rank, count in enumerate(counts)]
     if sum(counts) != n_samples:
         raise ValueError(
-            f"the shards {list(counts)} hold {sum(counts)} samples, but the batch has {n_samples}: "
+            f"the shards {counts} hold {sum(counts)} samples, but the batch has {n_samples}: "
             "make the counts add up to the batch size."
         )
     ends = np.cumsum(counts).tolist()

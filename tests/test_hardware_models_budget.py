@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -377,3 +378,9 @@ def test_the_science_loads_neither_torch_nor_matplotlib():
 
 def test_models_are_listed():
     assert models.MODELS == (LLAMA3_8B, LLAMA3_70B, LLAMA3_405B)
+
+
+def test_small_integer_types_do_not_overflow():
+    plain = tensor_parallel(LLAMA3_8B, 300_000, 8).activation_bytes
+    assert tensor_parallel(LLAMA3_8B, np.int32(300_000), 8).activation_bytes == plain
+    assert plain == 2 * 300_000 * LLAMA3_8B.hidden
