@@ -4,11 +4,15 @@ import functools
 import gzip
 import json
 import math
+import os
 import re
+import shutil
 import subprocess
 import sys
+import types
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +29,7 @@ from commlab.explore import (
     displayed,
     explore,
     figure,
+    live,
     show_source,
     stepper,
 )
@@ -73,6 +78,15 @@ def shown(monkeypatch):
     return show
 
 
+@pytest.fixture
+def settled(tmp_path, monkeypatch):
+    """A fresh render cache, and files of the package that do not change meanwhile."""
+    monkeypatch.setenv("COMMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_DIGEST", "digest")
+    monkeypatch.setattr(cache, "_package_digest", lambda: "digest")
+    return tmp_path / "cache"
+
+
 # Knobs
 
 
@@ -90,12 +104,21 @@ def test_a_knob_starts_in_the_middle_or_where_it_is_told():
         ({"values": [1.01, 1.02], "format": "{:.0f}".format}, "shows two stops as '1'"),
         ({"values": [1, 2], "label": "n"}, "must be a pair"),
         ({"values": [1, 2], "label": ("n", "")}, "must be a pair"),
+        ({"values": 5}, "needs a list of stops, got 5"),
+        ({"values": [1, 2], "format": "{:d}"}, "must be a function"),
+        ({"values": [1, 2], "format": int}, "must return a text, got 1"),
     ],
 )
 def test_a_wrong_knob_is_refused(arguments, message):
     arguments = {"label": ("n", "数"), **arguments}
     with pytest.raises((TypeError, ValueError), match=message):
         Knob(**arguments)
+
+
+def test_stops_without_a_format_read_as_they_are_written():
+    stops = [True, 1234567, 10**6 + 1, 0.5, 2e9, "ring"]
+    texts = ["True", "1234567", "1000001", "0.5", "2e+09", "ring"]
+    assert Knob(stops, label=("n", "数")).texts == texts
 
 
 # Explorers: what is refused
@@ -111,6 +134,24 @@ def test_too_many_knobs_are_refused():
     knobs = {name: Knob([1, 2], label=("n", "数")) for name in "abcd"}
     with pytest.raises(ValueError, match="4 knobs"):
         line_explorer(**knobs)
+
+
+def test_as_many_states_as_allowed_are_allowed():
+    knobs = {name: Knob(range(20), label=("n", "数")) for name in ("n", "slope")}
+    assert len(line_explorer(**knobs).states()) == 400
+
+
+def test_a_name_is_fixed_or_a_knob():
+    with pytest.raises(ValueError, match="both a knob and a fixed value for n"):
+        line_explorer(functools.partial(draw_line, n=3))
+    knobs = {"n": Knob([1, 2], label=("n", "数"))}
+    with pytest.raises(ValueError, match="both a knob and a fixed value for n"):
+        Explorer(draw_line, **TEXTS, knobs=knobs, fixed={"n": 3})
+
+
+def test_only_a_knob_plays():
+    with pytest.raises(ValueError, match="no knob that could play"):
+        Explorer(draw_line, **TEXTS, fixed={"n": 3}, play=True)
 
 
 def test_a_plain_value_is_not_a_knob():
@@ -129,11 +170,11 @@ def raising(fig, n):
     return draw_line(fig, n)
 
 
-@pytest.mark.parametrize("mode", ["static", "check"])
-def test_a_draw_that_raises_is_an_error_at_any_stop(shown, mode):
-    knob = Knob(range(1, 8), 3, ("N", "卡数"))
-    last = Knob(range(0, 7), 3, ("N", "卡数"))
-    explorer = line_explorer(raising, n=knob if mode == "static" else last)
+@pytest.mark.parametrize(
+    ("mode", "stops"), [("static", range(1, 8)), ("check", range(7)), ("check", range(6, 13))]
+)
+def test_a_draw_that_raises_is_an_error_at_any_stop(shown, mode, stops):
+    explorer = line_explorer(raising, n=Knob(stops, label=("N", "卡数")))
     with pytest.raises(
         DrawError, match=r'"Time" cannot draw n=6: ZeroDivisionError: no ranks left'
     ):
@@ -146,6 +187,33 @@ def test_a_dead_slider_is_an_error():
 
     with pytest.raises(DrawError, match="same picture at n=5 ranks and n=6 ranks"):
         line_explorer(deaf).frames()
+
+
+def test_a_slider_must_move_the_picture_that_a_reader_starts_with():
+    def deaf_if_steep(fig, slope, n):
+        return draw_line(fig, n if slope < 2 else 3, slope)
+
+    knobs = {
+        "slope": Knob([1, 2], 2, ("slope", "斜率")),
+        "n": Knob([1, 2, 3], label=("n", "数")),
+    }
+    with pytest.raises(DrawError, match="same picture at n=1 and n=2"):
+        line_explorer(deaf_if_steep, **knobs).frames()
+
+
+def test_a_draw_that_is_not_repeatable_is_an_error():
+    rng = np.random.default_rng(0)
+
+    def unseeded(fig, n):
+        return draw_line(fig, n + rng.random())
+
+    def growing(fig, n, seen):
+        seen.append(n)
+        return draw_line(fig, n) | {"seen": len(seen)}
+
+    for draw in (unseeded, functools.partial(growing, seen=[])):
+        with pytest.raises(DrawError, match="another picture the second time"):
+            line_explorer(draw).frames()
 
 
 def test_data_that_ignore_a_knob_are_an_error():
@@ -165,6 +233,7 @@ def test_data_that_ignore_a_knob_are_an_error():
         ({"y": [1.0, math.nan]}, "'y' holds nan"),
         ({"y": {"z": np.array([np.inf])}}, "'y.z' holds inf"),
         ({"y": object()}, "'y' holds a object"),
+        ({"y": {1: 2, "1": 3}}, "two keys .* read the same in 1, '1'"),
     ],
 )
 def test_data_that_are_no_data_are_an_error(data, message):
@@ -177,11 +246,22 @@ def test_data_become_plain_values():
     plain = plain_data(data)
     assert plain == {"a": 1.5, "b": [2, 0.25], "c": [[1.0, 0.0], [0.0, 1.0]], "d": "x"}
     assert json.loads(json.dumps(plain)) == plain
+    assert plain_data({"y": np.longdouble(1.5), "z": np.ones(1, np.longdouble)}) == {
+        "y": 1.5,
+        "z": [1.0],
+    }
+    with pytest.raises(ValueError, match="'y' holds nan"):
+        plain_data({"y": np.longdouble("nan")})
 
 
 def test_an_unknown_mode_is_refused(shown):
     with pytest.raises(ValueError, match="COMMLAB_EXPLORE='statc' is unknown"):
         shown(line_explorer(), "statc")
+
+
+def test_an_empty_mode_is_the_live_one(shown):
+    ((data, _),) = shown(line_explorer(), "")
+    assert "application/vnd.jupyter.widget-view+json" in data
 
 
 # Pictures
@@ -209,6 +289,20 @@ def test_svg_is_the_same_every_time_and_apart_from_another_explorer():
     assert clips[0].isdisjoint(clips[1])
 
 
+def test_explorers_that_share_a_title_are_kept_apart():
+    explorers = (
+        line_explorer(),
+        line_explorer(raising),
+        explore(
+            draw_line,
+            title=TEXTS["title"],
+            alt=("Another", "另一条"),
+            n=Knob([1, 2], label=("n", "数")),
+        ),
+    )
+    assert len({explorer.salt for explorer in explorers}) == 3
+
+
 def test_png_bytes_are_the_same_every_time():
     first, data = render_png(draw_line, {"n": 3}, SIZE, 100)
     assert first == render_png(draw_line, {"n": 3}, SIZE, 100)[0]
@@ -233,27 +327,39 @@ def test_static_html_has_all_that_a_reader_needs(shown):
     assert 'aria-valuetext="3 ranks"' in html
     assert 'data-alt-zh="一条线" data-alt-en="A line"' in html
     packed = re.search(r'gzip\+base64">([^<]*)<', html)[1]
-    assert unpack(packed) == [frame.svg for frame in line_explorer().frames()]
+    frames = line_explorer().frames()
+    assert unpack(packed) == [frame.svg for frame in frames]
+    # It starts at the third of seven stops, and the label belongs to the slider.
+    assert 'max="6" step="1" value="2"' in html
+    assert f">{frames[2].svg}</div>" in html
+    field = re.search(r'<input type="range" id="([^"]+)"', html)[1]
+    assert f'<label for="{field}">' in html
 
 
 def test_text_from_the_author_cannot_break_the_page():
+    def quoting(fig, **params):
+        style.title(style.single_axes(fig), f'"{params}" <b>')
+        return params
+
     explorer = explore(
-        draw_line,
+        quoting,
         title=('<b>"A" & B</b>', "甲<乙"),
         alt=('say "x"', "说<x>"),
-        n=Knob([1, 2], label=("<n>", "数"), format='"{}" <B>'.format),
+        **{'n"><n>': Knob([1, 2], label=("<n>", "数"), format='"{}" <B>'.format)},
     )
     html = static_html(explorer, explorer.frames(), "id")
     assert "<b>" not in html
     assert "<n>" not in html
     assert 'aria-valuetext="&quot;2&quot; &lt;B&gt;"' in html
+    assert "&quot;2&quot; &lt;B&gt;</span>" in html
+    assert 'data-alt-en="say &quot;x&quot;"' in html
+    assert 'data-message="&quot;{' in html
+    assert html.count('"id-n&quot;&gt;&lt;n&gt;"') == 2
 
 
 def test_a_heavy_explorer_is_refused():
-    rng = np.random.default_rng(0)
-
     def noise(fig, n):
-        y = rng.normal(size=6000)
+        y = np.random.default_rng(n).normal(size=6000)
         fig.add_axes((0, 0, 1, 1)).plot(y, rasterized=False)
         return {"n": n}
 
@@ -303,8 +409,11 @@ def test_a_live_explorer_redraws_one_image(shown):
     explorer = line_explorer()
     shown(explorer, "live")
     widget = live_widget(explorer)
-    _, slider, image, problem = widget.children
+    heading, slider, image, problem = widget.children
+    assert "A line · 一条线" in heading.value
+    assert slider.index == 2
     before = image.value
+    assert before == render_png(draw_line, {"n": 3}, SIZE, 130)[0]
     slider.index = 6
     assert image.value != before
     assert image.value == render_png(draw_line, {"n": 7}, SIZE, 130)[0]
@@ -316,12 +425,42 @@ def test_a_live_explorer_redraws_one_image(shown):
 def test_a_live_draw_that_raises_says_so_and_recovers():
     widget = live_widget(line_explorer(raising, n=Knob(range(1, 8), 3, ("N", "卡数"))))
     _, slider, image, problem = widget.children
-    with pytest.raises(ZeroDivisionError):
-        slider.value = 6
-    assert "no ranks left" in problem.value
+    with pytest.raises(DrawError):
+        slider.index = 5
+    assert "cannot draw n=6: ZeroDivisionError: no ranks left" in problem.value
     assert (image.layout.display, problem.layout.display) == ("none", "")
-    slider.value = 5
+    slider.index = 4
     assert (image.layout.display, problem.layout.display) == ("", "none")
+
+
+def test_a_live_start_that_raises_leaves_the_sliders(monkeypatch):
+    def never(fig, n):
+        raise ValueError(f"<b>{n}</b>")
+
+    boxes = []
+    monkeypatch.setattr(live, "display", boxes.append)
+    with pytest.raises(DrawError, match='"Time" cannot draw n=3 ranks: ValueError: <b>3</b>'):
+        live_widget(line_explorer(never))
+    _, slider, image, problem = boxes[0].children
+    assert slider.index == 2
+    assert "cannot draw n=3 ranks: ValueError: &lt;b&gt;3&lt;/b&gt;" in problem.value
+    assert (image.layout.display, problem.layout.display) == ("none", "")
+
+
+def test_any_object_can_be_a_stop(shown):
+    def draw_any(fig, n):
+        fig.text(0.5, 0.5, repr(n))
+        return {"n": repr(n)}
+
+    stops = [np.zeros(2), math.nan, None, 1, 1.0]
+    explorer = line_explorer(draw_any, n=Knob(stops, label=("n", "数"), format=repr))
+    assert len(explorer.frames()) == 5
+    assert "n=None" in shown(explorer, "check")[0][0]["text/plain"]
+    _, slider, image, _ = live_widget(explorer).children
+    pictures = set()
+    for slider.index in range(5):
+        pictures.add(image.value)
+    assert len(pictures) == 5
 
 
 def test_sixty_moves_leave_no_open_figure():
@@ -347,22 +486,72 @@ def test_play_moves_the_slider():
 # The render cache
 
 
-def test_frames_are_drawn_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMLAB_CACHE", str(tmp_path))
+def test_frames_are_drawn_once(settled, monkeypatch):
     explorer = ring_stepper()
     first = explorer.frames()
-    (stored,) = tmp_path.glob("*.json.gz")
+    assert [path.suffix for path in settled.iterdir()] == [".gz"]
     monkeypatch.setattr(Explorer, "frame", lambda *_: pytest.fail("drawn again"))
     assert ring_stepper().frames() == first
-    assert [path.suffix for path in tmp_path.iterdir()] == [".gz"]
-    # A file that was cut short is not taken for frames.
-    stored.write_bytes(stored.read_bytes()[:100])
-    assert cache.load(stored.name.removesuffix(".json.gz")) is None
-    stored.write_bytes(gzip.compress(b'[{"svg": "x"}]'))
-    assert cache.load(stored.name.removesuffix(".json.gz")) is None
 
 
-def test_the_key_depends_on_everything_that_is_drawn():
+def test_a_damaged_cache_is_ignored(settled):
+    first = ring_stepper().frames()
+    (stored,) = settled.iterdir()
+    whole = stored.read_bytes()
+    frame = json.loads(gzip.decompress(whole))[0]
+    damaged = [b"", b"no gzip", whole[:100], whole[:40] + bytes(40) + whole[80:]]
+    contents = [[], {}, 5, [frame], [frame | {"svg": None}] * 7, [frame | {"data": []}] * 7]
+    damaged += [gzip.compress(json.dumps(content).encode()) for content in contents]
+    for content in damaged:
+        stored.write_bytes(content)
+        assert ring_stepper().frames() == first
+        assert stored.read_bytes() == whole
+
+
+def test_a_cache_that_cannot_be_written_is_ignored(settled, monkeypatch):
+    ring_stepper().frames()
+    (stored,) = settled.iterdir()
+    stored.unlink()
+    # Nothing can be moved onto a folder, and nothing be put into a file.
+    stored.mkdir()
+    (stored / "x").touch()
+    ring_stepper().frames()
+    assert list(settled.iterdir()) == [stored]
+    monkeypatch.setenv("COMMLAB_CACHE", str(stored / "x"))
+    ring_stepper().frames()
+    monkeypatch.setenv("COMMLAB_CACHE", str(stored / "x" / "below"))
+    ring_stepper().frames()
+
+
+@pytest.mark.parametrize(
+    ("edit", "n_stored"), [("none", 1), ("before explore", 0), ("after explore", 0)]
+)
+def test_code_edited_after_its_import_stores_nothing(tmp_path, edit, n_stored):
+    """Pictures of the code that is in memory must not be kept under the digest of another."""
+    package = tmp_path / "commlab"
+    shutil.copytree(Path(cache.__file__).parents[1], package)
+    for path in package.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    program = """
+import pathlib, sys
+import commlab
+def edit(place):
+    if place == sys.argv[1]:
+        path = pathlib.Path("commlab/algorithms/ring.py")
+        path.write_text(path.read_text() + "\\n")
+edit("before explore")
+from commlab.explore import stepper
+edit("after explore")
+schedule = commlab.algorithms.ring_all_reduce(3)
+stepper(schedule, title=("a", "甲"), alt=("a", "甲")).frames()
+"""
+    folder = tmp_path / "cache"
+    env = os.environ | {"COMMLAB_CACHE": str(folder), "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program, edit], cwd=tmp_path, env=env, check=True)
+    assert len(list(folder.glob("*"))) == n_stored
+
+
+def test_the_key_depends_on_everything_that_is_drawn(settled, monkeypatch):
     view = step_view(REGISTRY["all_reduce", "ring"].build(4))
     other = step_view(REGISTRY["all_reduce", "ring"].build(3))
     base = {
@@ -380,21 +569,37 @@ def test_the_key_depends_on_everything_that_is_drawn():
     ):
         keys.add(cache.frames_key(**(base | change)))
     assert len(keys) == 7
+    for owner, name in ((cache, "_DIGEST"), (cache.np, "__version__"), (cache.mpl, "__version__")):
+        with monkeypatch.context() as changed:
+            changed.setattr(owner, name, "other")
+            keys.add(cache.frames_key(**base))
+    assert len(keys) == 10
     assert None not in keys
 
 
-def test_what_has_no_identity_is_not_cached():
+def test_the_key_tells_values_apart_that_look_alike(settled):
+    def same_name(module):
+        function = types.FunctionType(draw_line.__code__, {})
+        function.__qualname__, function.__module__ = "draw", module
+        return function
+
+    arrays = (np.zeros(4), np.zeros((2, 2)), np.zeros(4, np.int64))
+    keys = {cache.frames_key(draw_step, {"x": x}, {}, SIZE, "s") for x in arrays}
+    keys |= {cache.frames_key(same_name(f"commlab.{m}"), {}, {}, SIZE, "s") for m in "ab"}
+    assert len(keys - {None}) == 5
+
+
+def test_what_has_no_identity_is_not_cached(settled):
     for draw in (lambda fig: {}, draw_line, functools.partial(draw_line, n=1)):
         assert cache.frames_key(draw, {}, {}, SIZE, "s") is None
     assert cache.frames_key(draw_step, {"x": object()}, {}, SIZE, "s") is None
 
 
-def test_frames_survive_the_disk_exactly(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMLAB_CACHE", str(tmp_path))
+def test_frames_survive_the_disk_exactly(settled):
     frames = [Frame("<svg/>", "题", {"x": 0.1 + 0.2, "y": [1, None, "z"]})]
     cache.store("key", frames)
-    assert cache.load("key") == frames
-    assert cache.load("other") is None
+    assert cache.load("key", 1) == frames
+    assert cache.load("other", 1) is None
 
 
 # Steppers
@@ -448,6 +653,12 @@ def test_an_unequal_step_states_its_largest_message():
     assert step_view(schedule).facts[1] == "2 messages up to 3S/4, copied on arrival"
     one = Schedule("reduce", 2, [Fraction(1)], [[0], [0]], [[0], []], [Step([1], [0], [0], REDUCE)])
     assert step_view(one).facts[1] == "1 message of S, added on arrival"
+
+
+def test_a_step_without_messages_is_drawn():
+    idle = Schedule("idle", 2, [Fraction(1)], [[0], [0]], [[0], [0]], [Step([], [], [], [])])
+    frames = stepper(idle, **TEXTS).frames()
+    assert frames[1].message == "Step 1 of 1 no message"
 
 
 def test_schedules_that_cannot_be_drawn_are_refused():

@@ -26,7 +26,14 @@ ENGLISH = "Each sends $2(N-1)/N \\cdot S$ bytes; eight GPUs take 4.24 ms, see [�
 TABLE = "| symbol · 符号 | meaning |\n|---|---|\n| N | ranks · 卡数 |"
 FENCED = "```\n# 代码里的 **注释：**这样\n```"
 GOOD_PAGE = "\n\n".join(
-    ["# §3 Ring all-reduce · 环形 all-reduce", "### rank", pair(CHINESE, ENGLISH), TABLE, FENCED]
+    [
+        "# §3 Ring all-reduce · 环形 all-reduce",
+        "### rank",
+        "ring · 环",
+        pair(CHINESE, ENGLISH),
+        TABLE,
+        FENCED,
+    ]
 )
 
 TEXT_RULES = (
@@ -53,6 +60,12 @@ BAD_TEXTS = [
         ZH.format("中文") + "\n\nBetween\n\n" + EN.format("x"),
         "something stands between",
     ),
+    (
+        language.unpaired_blocks,
+        '<div lang="zh">\n\n中文\n\n' + EN.format("x") + "\n\n</div>",
+        "opens inside",
+    ),
+    (language.unpaired_blocks, '<div lang="zh">中文</div>', "stands alone"),
     (language.text_without_language, "两种读者都看到这句话。", "outside"),
     (language.misplaced_headings, pair("## 标题\n\n中文", "x"), "out of the block"),
     (language.misplaced_headings, "## Only English", "English · 中文"),
@@ -63,15 +76,20 @@ BAD_TEXTS = [
     (language.differing_numbers, pair("共 8 块卡", "16 GPUs"), "en block states 16"),
     (language.differing_numbers, pair("要 $5.91$ ms", "takes $9.01$ ms"), "5.91"),
     (language.differing_numbers, pair("带宽 450 GB/s", "bandwidth 450 MB/s"), "450 is GB/s in zh"),
+    (language.differing_numbers, pair("4 MB，4 ms", "4 MB"), "4 is MB, ms in zh"),
     (language.differing_numbers, pair("80 亿个参数", "8 million parameters"), "8000000000"),
     (language.broken_emphasis, "**铁律：**每个 rank 都要调用。", "star"),
     (language.broken_emphasis, "这是 **铁律：** 每个", "punctuation"),
     (language.broken_emphasis, "不是**“平均的平均”**", "star"),
     (language.broken_emphasis, "不是 **（平均）** 的", "punctuation"),
+    (language.broken_emphasis, "不是 **（平均** 的", "punctuation"),
     (language.broken_emphasis, "N * S 字节", "star"),
     (code.forbidden_words, "Run pip install " + "commlab first.", "somebody else"),
     (code.forbidden_words, "!pip install -q " + "commlab", "somebody else"),
-    (code.forbidden_words, "open('/" + "tmp/x.log')", "one machine"),
+    *(
+        (code.forbidden_words, f"open('/{folder}/x.log')", "one machine")
+        for folder in ("home", "root", "tmp", "work", "Users")
+    ),
 ]
 
 
@@ -130,6 +148,7 @@ WRONG_IMPORTS = [
     ("commlab/figures/cost.py", "import torch.distributed", "torch"),
     ("commlab/explore/live.py", "from commlab.real import launch", "commlab.real"),
     ("commlab/real/workers.py", "from commlab.figures import style", "commlab.figures"),
+    ("commlab/real/workers.py", "from matplotlib.figure import Figure", "matplotlib"),
 ]
 
 
@@ -168,6 +187,8 @@ CODE_RULES = (code.widget_misuse, code.trailing_semicolon, code.not_plain_python
         (code.widget_misuse, "import matplotlib.pyplot as plt"),
         (code.widget_misuse, "from matplotlib import pyplot"),
         (code.widget_misuse, "from ipywidgets import interact"),
+        (code.widget_misuse, "from ipywidgets import interactive"),
+        (code.widget_misuse, "from ipywidgets import interactive_output"),
         (code.widget_misuse, "import ipywidgets as w\nout = w.Output()"),
         (code.trailing_semicolon, "x = 1\nax.plot(x);  # quiet"),
         (code.not_plain_python, "%timeit f()"),
@@ -228,8 +249,14 @@ def test_notebook_rules_name_the_fault():
     assert book.wrong_setup_cell(other)
     assert book.wrong_setup_cell(new_notebook())
     shown = sample_notebook()
-    shown.cells[2].outputs = [new_output("stream", text="<object at 0x7f00deadbeef>")]
-    assert book.memory_addresses(shown)
+    address = "<object at 0x7f00deadbeef>"
+    for output in (
+        new_output("stream", text=address),
+        new_output("display_data", {"text/plain": address}),
+        new_output("display_data", {"text/html": address}),
+    ):
+        shown.cells[2].outputs = [output]
+        assert book.memory_addresses(shown)
 
 
 def test_links_lead_to_files(tmp_path):
@@ -252,6 +279,8 @@ def test_toc_and_files_agree(tmp_path):
     assert book.toc_and_files("root: book/index", tmp_path, pages) == [
         "_toc.yml lacks notebooks/01"
     ]
+    twice = toc + "  - file: book/index.md\n"
+    assert book.toc_and_files(twice, tmp_path, pages) == ["_toc.yml names a page twice"]
 
 
 # ---------------------------------------------------------------------------------------
@@ -278,6 +307,9 @@ def test_normal_form_drops_what_changes_from_run_to_run():
         cell.metadata["execution"] = {"iopub.execute_input": f"2026-01-0{number + 1}"}
         if cell.cell_type == "code":
             cell.execution_count = 40 + number
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "f00"}, "text/plain": "Box()"}
+    noisy.cells[2].outputs.append(new_output("display_data", view))
+    plain.cells[2].outputs.append(new_output("display_data", {"text/plain": "Box()"}))
     assert storing.canonical_text(noisy) == storing.canonical_text(plain)
 
 
@@ -293,8 +325,49 @@ def test_errors_and_stderr_are_not_stored(tmp_path):
 
 def test_other_forms_are_refused(tmp_path):
     path = stored(tmp_path, sample_notebook())
-    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    assert storing.complaints(path)
+    text = path.read_text(encoding="utf-8")
+    for other in (text + "\n", text.replace("\n", "\r\n")):
+        path.write_text(other, encoding="utf-8", newline="")
+        (complaint,) = storing.complaints(path)
+        assert "not in the normal form" in complaint
+
+
+NORMAL = storing.canonical_text(sample_notebook()).encode()
+DAMAGED = {
+    "empty": b"",
+    "cut short": NORMAL[:200],
+    "conflict": b"<<<<<<< HEAD\n" + NORMAL,
+    "BOM": b"\xef\xbb\xbf" + NORMAL,
+    "latin-1": NORMAL.replace("某".encode(), b"\xe9"),
+    "no notebook": b"[]",
+    "no outputs": NORMAL.replace(b'"outputs"', b'"output"'),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_notebook_is_named_and_the_others_are_checked(
+    tmp_path, content, monkeypatch, capsys
+):
+    (tmp_path / "a.ipynb").write_bytes(content)
+    (tmp_path / "b.ipynb").write_bytes(NORMAL + b"\n")
+    monkeypatch.setattr("sys.argv", ["notebooks", "--check", str(tmp_path)])
+    assert storing.main() == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert "a.ipynb: is not a readable notebook" in first
+    assert "b.ipynb: not in the normal form" in second
+
+
+def test_cells_without_ids_are_given_some(tmp_path):
+    notebook = sample_notebook()
+    notebook.nbformat_minor = 4
+    for cell in notebook.cells:
+        del cell["id"]
+    path = tmp_path / "from_colab.ipynb"
+    nbformat.write(notebook, path)
+    (complaint,) = storing.complaints(path)
+    assert "not in the normal form" in complaint
+    path.write_text(storing.canonical_text(storing.read(path)), encoding="utf-8")
+    assert storing.complaints(path) == []
 
 
 def test_measurements_are_kept_while_only_numbers_differ():
@@ -311,6 +384,10 @@ def test_measurements_are_kept_while_only_numbers_differ():
 
     assert after("27.1 ms at 4 ranks", "131.22 ms at 4 ranks") == "27.1 ms at 4 ranks"
     assert after("27.1 ms at 4 ranks", "27.1 ms a message") == "27.1 ms a message"
+    executed, old = measured("1 ms"), measured("2 ms")
+    old.cells[2].outputs[0].name = "stderr"
+    storing.keep_measurements(executed, old)
+    assert executed.cells[2].outputs[0].text == "1 ms", "another stream"
     fresh = sample_notebook()
     storing.keep_measurements(fresh, sample_notebook())
     assert fresh.cells[2].outputs[0].text == "1\n"

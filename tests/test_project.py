@@ -248,6 +248,20 @@ def test_check_counts_a_phase_that_dies_as_a_failure(tmp_path):
     assert check.count(check.Phase("x", ()), 2, tmp_path / "none.xml") == check.Counts(0, 1, 0)
 
 
+@pytest.mark.parametrize("report", [None, "", "<testsuites><testsuite", JUNIT.format(0, 0, 0, 0)])
+def test_check_counts_tests_without_a_report_as_a_failure(tmp_path, report):
+    path = tmp_path / "report.xml"
+    if report is not None:
+        path.write_text(report)
+    phase = check.Phase("x", (), is_pytest=True)
+    assert check.count(phase, 0, path) == check.Counts(0, 1, 0)
+
+
+def test_check_goes_on_after_a_program_that_is_missing():
+    outcome = check.run(check.Phase("x", ("no-such-program-here",)))
+    assert outcome.counts == check.Counts(0, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("counts", "status", "status_in_ci", "last"),
     [

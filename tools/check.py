@@ -83,11 +83,18 @@ def read_junit(report: Path) -> Counts:
 
 
 def count(phase: Phase, returncode: int, report: Path) -> Counts:
-    """Count a finished phase; one that failed outside of any test counts as one failure."""
+    """Count a finished phase.
+
+    One that failed outside of any test counts as one failure, and so does one without tests.
+    """
     if not phase.is_pytest:
         return Counts(passed=1) if returncode == 0 else Counts(failed=1)
-    counts = read_junit(report) if report.is_file() else Counts()
-    if returncode != 0 and counts.failed == 0:
+    try:
+        counts = read_junit(report)
+    except (OSError, ElementTree.ParseError) as error:
+        print(f"{phase.name}: no report of the tests: {error}", file=sys.stderr)
+        counts = Counts()
+    if counts == Counts() or (returncode != 0 and counts.failed == 0):
         counts += Counts(failed=1)
     return counts
 
@@ -102,7 +109,11 @@ def run(phase: Phase) -> Outcome:
         report.parent.mkdir(parents=True, exist_ok=True)
         command = (*command, f"--junitxml={report}")
     start = time.monotonic()
-    returncode = subprocess.run(command, cwd=ROOT, env=os.environ | phase.env).returncode
+    try:
+        returncode = subprocess.run(command, cwd=ROOT, env=os.environ | phase.env).returncode
+    except OSError as error:
+        print(f"{phase.name}: cannot be started: {error}", file=sys.stderr)
+        returncode = 1
     return Outcome(phase.name, count(phase, returncode, report), time.monotonic() - start)
 
 

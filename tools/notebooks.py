@@ -103,9 +103,33 @@ def canonical_text(notebook: NotebookNode) -> str:
     return nbformat.writes(result, version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
+def read_text(path: Path) -> str:
+    """Return a file's text with its line ends as they are."""
+    return path.read_bytes().decode("utf-8")
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook; cells of the format before 4.5 (what Colab saves) are given ids.
+
+    Raises
+    ------
+    ValueError
+        If the file is no notebook; the message says where it is damaged.
+    """
+    try:
+        notebook = nbformat.reads(read_text(path), as_version=4)
+        notebook = nbformat.v4.upgrade(notebook)
+        nbformat.validate(notebook)
+    # What nbformat raises depends on the damage: KeyError, AttributeError, its own.
+    except Exception as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise ValueError(f"is not a readable notebook: {type(error).__name__}: {reason}") from error
+    return notebook
+
+
 def execute(path: Path) -> NotebookNode:
     """Run a notebook from scratch in a fresh kernel and return it with its outputs."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     client = NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT,
@@ -126,11 +150,11 @@ def try_live(path: Path) -> str:
 
 def refresh(path: Path) -> str:
     """Execute a notebook, store its normal form and say whether the file changed."""
-    stored = nbformat.read(path, as_version=4)
+    stored = read(path)
     executed = execute(path)
     keep_measurements(executed, stored)
     text = canonical_text(executed)
-    changed = path.read_text(encoding="utf-8") != text
+    changed = read_text(path) != text
     if changed:
         path.write_text(text, encoding="utf-8", newline="\n")
     return "stored" if changed else "unchanged"
@@ -138,8 +162,10 @@ def refresh(path: Path) -> str:
 
 def complaints(path: Path) -> list[str]:
     """Say what keeps a stored notebook from being in normal form, without executing it."""
-    text = path.read_text(encoding="utf-8")
-    notebook = nbformat.reads(text, as_version=4)
+    try:
+        notebook = read(path)
+    except ValueError as error:
+        return [f"{path}: {error}"]
     found = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -147,7 +173,7 @@ def complaints(path: Path) -> list[str]:
                 found.append(f"{path}: cell {cell.id} stores the error {output.ename}")
             elif output.get("name") == "stderr":
                 found.append(f"{path}: cell {cell.id} stores something written to stderr")
-    if not found and text != canonical_text(notebook):
+    if not found and read_text(path) != canonical_text(notebook):
         found.append(f"{path}: not in the normal form; run `make notebooks` and commit the result")
     return found
 

@@ -4,17 +4,26 @@ A set of frames is stored under a digest of everything that can change it: all f
 this package, the versions of matplotlib and numpy, the draw function and its fixed
 arguments, the knobs and the figure size. A function written in a notebook cell has no
 stable identity and is never cached.
+
+The files of the package are those found when this module was imported, since the code that
+draws was imported then, too. If they have changed by the time of storing, or had changed
+shortly before the import, nothing is stored: the pictures might be those of older code.
+Not noticed is a file saved long after ``import commlab`` and long before ``import
+commlab.explore``. A cache that cannot be read or written is no error; an empty COMMLAB_CACHE
+folder makes a build draw all frames.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gzip
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Mapping
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +35,8 @@ import numpy as np
 from commlab.explore.render import Frame
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# Seconds: modules of this package that were imported before this one are not older than that.
+_IMPORT_TIME = 10
 
 
 class _NoIdentityError(TypeError):
@@ -40,36 +51,54 @@ def frames_key(
     salt: str,
 ) -> str | None:
     """Digest of everything that a set of frames depends on; None if it has no identity."""
+    if _DIGEST is None:
+        return None
     try:
         described = [_describe(part) for part in (draw, dict(fixed), dict(knobs), figsize, salt)]
     except _NoIdentityError:
         return None
-    parts = [_package_digest(), mpl.__version__, np.__version__, *described]
+    parts = [_DIGEST, mpl.__version__, np.__version__, *described]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-def load(key: str) -> list[Frame] | None:
-    """Read stored frames; None if there are none or the file was cut short."""
+def load(key: str, n_frames: int) -> list[Frame] | None:
+    """Read stored frames; None if there are none or the file is damaged."""
     folder = _folder()
     if folder is None:
         return None
     try:
         stored = json.loads(gzip.decompress((folder / f"{key}.json.gz").read_bytes()))
-        return [Frame(**frame) for frame in stored]
-    except (OSError, EOFError, ValueError, TypeError):
+        frames = [Frame(**frame) for frame in stored]
+    except (OSError, EOFError, ValueError, TypeError, zlib.error):
         return None
+    whole = len(frames) == n_frames and all(
+        isinstance(frame.svg, str)
+        and isinstance(frame.message, str)
+        and isinstance(frame.data, dict)
+        for frame in frames
+    )
+    return frames if whole else None
 
 
 def store(key: str, frames: list[Frame]) -> None:
-    """Write frames in one move, so that a reader never sees half a file."""
+    """Write frames in one move, so that a reader never sees half a file.
+
+    Nothing is written if the package's files have changed, or if the folder does not allow it.
+    """
     folder = _folder()
     if folder is None:
         return
-    folder.mkdir(parents=True, exist_ok=True)
     raw = json.dumps([asdict(frame) for frame in frames], ensure_ascii=False).encode()
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
-        part.write(gzip.compress(raw, 3, mtime=0))
-    os.replace(part.name, folder / f"{key}.json.gz")
+    part = folder / f"{key}.{os.getpid()}.part"
+    try:
+        if _package_digest() != _DIGEST:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(gzip.compress(raw, 3, mtime=0))
+        part.replace(folder / f"{key}.json.gz")
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _folder() -> Path | None:
@@ -81,14 +110,27 @@ def _folder() -> Path | None:
     return root / ".cache" / "explore" if (root / "pyproject.toml").is_file() else None
 
 
-@functools.cache
-def _package_digest() -> str:
-    digest = hashlib.sha256()
+def _package_files() -> Iterator[Path]:
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(str(path.relative_to(_PACKAGE)).encode())
-            digest.update(path.read_bytes())
+            yield path
+
+
+def _package_digest() -> str:
+    digest = hashlib.sha256()
+    for path in _package_files():
+        digest.update(str(path.relative_to(_PACKAGE)).encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _digest_at_import() -> str | None:
+    """The digest of the files that were imported; None if some may have changed since."""
+    newest = max(path.stat().st_mtime for path in _package_files())
+    return _package_digest() if newest < time.time() - _IMPORT_TIME else None
+
+
+_DIGEST = _digest_at_import()
 
 
 def _describe(value: Any) -> str:

@@ -77,12 +77,25 @@ class Explorer:
         self.salt = hashlib.sha256(repr(identity).encode()).hexdigest()[:8]
 
     def _check_knobs(self) -> None:
+        fixed = dict(self.fixed)
+        if isinstance(self.draw, functools.partial):
+            fixed |= self.draw.keywords
         for name, knob in self.knobs.items():
+            if name in fixed:
+                raise ValueError(
+                    f'the explorer "{self.title[0]}" has both a knob and a fixed value for '
+                    f"{name}: leave out one of them."
+                )
             if not isinstance(knob, Knob):
                 raise TypeError(
                     f"{name}={knob!r} is not a Knob: write {name}=Knob([...]), or fix the "
                     "value with functools.partial."
                 )
+        if self.play and not self.knobs:
+            raise ValueError(
+                f'the explorer "{self.title[0]}" has no knob that could play: give it one, or '
+                "leave out play."
+            )
         if len(self.knobs) > MAX_KNOBS:
             raise ValueError(
                 f'the explorer "{self.title[0]}" has {len(self.knobs)} knobs: states multiply, '
@@ -111,12 +124,12 @@ class Explorer:
             for (name, knob), index in zip(self.knobs.items(), state, strict=True)
         }
 
-    def describe_params(self, params: Mapping[str, Any]) -> str:
-        """Print knob values as a reader sees them, e.g. ``'N=8, α=5 µs'``."""
-        shown = {
-            name: knob.texts[knob.values.index(params[name])] for name, knob in self.knobs.items()
-        }
-        return ", ".join(f"{name}={text}" for name, text in shown.items())
+    def describe(self, state: Sequence[int]) -> str:
+        """Print a state as a reader sees it, e.g. ``'N=8, α=5 µs'``."""
+        return ", ".join(
+            f"{name}={knob.texts[index]}"
+            for (name, knob), index in zip(self.knobs.items(), state, strict=True)
+        )
 
     def frame(self, state: Sequence[int]) -> Frame:
         """Draw one state as SVG.
@@ -127,11 +140,10 @@ class Explorer:
             If draw raises or returns something that is not finite data; the message
             names the explorer and the state.
         """
-        params = self.params(state)
         try:
-            return render_svg(self.bound_draw, params, self.figsize, self.salt)
+            return render_svg(self.bound_draw, self.params(state), self.figsize, self.salt)
         except Exception as error:
-            raise self._draw_error(params, error) from error
+            raise self._draw_error(state, error) from error
 
     def frames(self) -> list[Frame]:
         """All states as SVG, from the render cache if nothing has changed.
@@ -139,18 +151,28 @@ class Explorer:
         Raises
         ------
         DrawError
-            If a state cannot be drawn, if moving a knob by one stop from the start state
-            leaves the picture as it was, or if the data are equal at a knob's two ends.
+            If a state cannot be drawn, if the start state is not the same when drawn again,
+            if moving a knob by one stop from the start state leaves the picture as it was,
+            or if the data are equal at a knob's two ends.
         """
         values = {name: knob.values for name, knob in self.knobs.items()}
         key = cache.frames_key(self.draw, self.fixed, values, self.figsize, self.salt)
-        frames = cache.load(key) if key else None
+        frames = cache.load(key, len(self.states())) if key else None
         if frames is None:
             frames = [self.frame(state) for state in self.states()]
+            self._check_repeatable(frames[self.states().index(self.start)])
             if key:
                 cache.store(key, frames)
         self._check_response(dict(zip(self.states(), frames, strict=True)))
         return frames
+
+    def _check_repeatable(self, first: Frame) -> None:
+        if self.frame(self.start) != first:
+            raise DrawError(
+                f'the explorer "{self.title[0]}" cannot be drawn in advance, since draw gives '
+                "another picture the second time: it must depend on its arguments only and "
+                "leave them as they are; make random generators inside it, with a seed."
+            )
 
     def _check_response(self, frames: Mapping[tuple[int, ...], Frame]) -> None:
         for position, (name, knob) in enumerate(self.knobs.items()):
@@ -171,23 +193,29 @@ class Explorer:
                     f"{name}: return the numbers that this knob changes."
                 )
 
-    def _png(self, state: Sequence[int], dpi: int) -> tuple[bytes, dict[str, Any]]:
-        params = self.params(state)
-        try:
-            return render_png(self.bound_draw, params, self.figsize, dpi)
-        except Exception as error:
-            raise self._draw_error(params, error) from error
+    def png(self, state: Sequence[int], dpi: int) -> tuple[bytes, dict[str, Any]]:
+        """Draw one state as PNG; returns the file's bytes and the plotted data.
 
-    def _draw_error(self, params: Mapping[str, Any], error: Exception) -> DrawError:
-        state = self.describe_params(params) or "its only state"
+        Raises
+        ------
+        DrawError
+            As `frame` does.
+        """
+        try:
+            return render_png(self.bound_draw, self.params(state), self.figsize, dpi)
+        except Exception as error:
+            raise self._draw_error(state, error) from error
+
+    def _draw_error(self, state: Sequence[int], error: Exception) -> DrawError:
+        where = self.describe(state) or "its only state"
         return DrawError(
-            f'the explorer "{self.title[0]}" cannot draw {state}: {type(error).__name__}: {error}'
+            f'the explorer "{self.title[0]}" cannot draw {where}: {type(error).__name__}: {error}'
         )
 
     def summary(self, data: Mapping[str, Any]) -> str:
         """Number of states, start state and key numbers, in one line of text each."""
         if self.knobs:
-            start = self.describe_params(self.params(self.start))
+            start = self.describe(self.start)
             head = f'Explorer "{self.title[0]}": {len(self.states())} states; {start}'
         else:
             head = f'Figure "{self.title[0]}"'
@@ -195,7 +223,7 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         """Show it; ipywidgets 7 has no mime bundle of its own, so this hook is the one way."""
-        mode = os.environ.get("COMMLAB_EXPLORE", "live")
+        mode = os.environ.get("COMMLAB_EXPLORE") or "live"
         if mode not in MODES:
             raise ValueError(f"COMMLAB_EXPLORE={mode!r} is unknown: use {', '.join(MODES)}.")
         displayed.append(self)
@@ -212,9 +240,9 @@ class Explorer:
             self._display_start()
 
     def _display_start(self) -> None:
-        picture, data = self._png(self.start, STORED_DPI)
+        picture, data = self.png(self.start, STORED_DPI)
         for end in self._ends():
-            self._png(end, STORED_DPI)
+            self.png(end, STORED_DPI)
         encoded = base64.b64encode(picture).decode()
         bundle = {"image/png": encoded, "text/plain": self.summary(data)}
         display(bundle, raw=True, metadata={"image/png": {"alt": " · ".join(self.alt)}})

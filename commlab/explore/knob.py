@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
 def _plain_text(value: Any) -> str:
     """Print a value without a unit; a knob whose value has a unit brings its own format."""
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class Knob:
@@ -34,7 +34,8 @@ class Knob:
         If there are fewer than two stops, the start is not among them, or two stops
         would be shown by the same text.
     TypeError
-        If the label is not a pair of texts.
+        If the label is not a pair of texts, values is no sequence, or format is no
+        function that returns a text.
     """
 
     def __init__(
@@ -44,10 +45,25 @@ class Knob:
         label: tuple[str, str] = ("", ""),
         format: Callable[[Any], str] | None = None,
     ) -> None:
-        self.values = list(values)
         self.label = text_pair(label, "a knob's label")
+        if not isinstance(values, Iterable):
+            raise TypeError(
+                f"the knob {self.label[0]!r} needs a list of stops, got {values!r}: pass a "
+                "single value with functools.partial."
+            )
+        self.values = list(values)
         write = format or _plain_text
+        if not callable(write):
+            raise TypeError(
+                f"the format of the knob {self.label[0]!r} must be a function, such as "
+                f"'{{:d}} ranks'.format, got {write!r}."
+            )
         self.texts = [write(stop) for stop in self.values]
+        for text in self.texts:
+            if not isinstance(text, str):
+                raise TypeError(
+                    f"the format of the knob {self.label[0]!r} must return a text, got {text!r}."
+                )
         if len(self.values) < 2:
             raise ValueError(
                 f"the knob {self.label[0]!r} has {len(self.values)} stop(s): "

@@ -10,8 +10,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
+from IPython.display import display
 
-from commlab.explore.render import render_png
+from commlab.explore.explorer import DrawError
 
 if TYPE_CHECKING:
     from commlab.explore.explorer import Explorer
@@ -26,7 +27,8 @@ def live_widget(explorer: Explorer) -> ipywidgets.VBox:
     """Build the sliders and the image; moving a slider redraws the image.
 
     A draw that raises shows its message in place of the image, and the exception goes
-    on to the kernel's log.
+    on to the kernel's log. If it raises at the start state, the sliders are shown all the
+    same, so that a reader can move on, before the exception goes on to the cell.
     """
     english, chinese = (escape(text) for text in explorer.title)
     alt = escape(" · ".join(explorer.alt))
@@ -43,27 +45,26 @@ def live_widget(explorer: Explorer) -> ipywidgets.VBox:
         ),
     )
     problem = ipywidgets.HTML(layout=ipywidgets.Layout(display="none", min_height=f"{height}px"))
-    sliders = {
-        name: ipywidgets.SelectionSlider(
-            options=list(zip(knob.texts, knob.values, strict=True)),
+    sliders = [
+        ipywidgets.SelectionSlider(
+            # Places, not values: the slider would look a value up by comparing.
+            options=[(text, place) for place, text in enumerate(knob.texts)],
             index=knob.index,
             description=" · ".join(knob.label),
             style={"description_width": "initial"},
             layout=ipywidgets.Layout(width=f"{width}px", max_width="100%"),
             continuous_update=True,
         )
-        for name, knob in explorer.knobs.items()
-    }
+        for knob in explorer.knobs.values()
+    ]
 
     def redraw(_change: Any = None) -> None:
-        params = {name: slider.value for name, slider in sliders.items()}
         try:
-            picture, _ = render_png(explorer.bound_draw, params, explorer.figsize, LIVE_DPI)
-        except Exception as error:
-            state = explorer.describe_params(params)
+            picture, _ = explorer.png([slider.index for slider in sliders], LIVE_DPI)
+        except DrawError as error:
             problem.value = (
                 "<b>This state cannot be drawn · 这个状态画不出来</b><br>"
-                f"{escape(state)}<br><code>{escape(f'{type(error).__name__}: {error}')}</code>"
+                f"<code>{escape(str(error))}</code>"
             )
             image.layout.display = "none"
             problem.layout.display = ""
@@ -72,13 +73,18 @@ def live_widget(explorer: Explorer) -> ipywidgets.VBox:
         image.layout.display = ""
         problem.layout.display = "none"
 
-    for slider in sliders.values():
+    for slider in sliders:
         slider.observe(redraw, "value")
-    redraw()
-    rows: list[ipywidgets.Widget] = list(sliders.values())
+    rows: list[ipywidgets.Widget] = list(sliders)
     if explorer.play:
-        rows.append(_play(rows[0], len(next(iter(explorer.knobs.values())))))
-    return ipywidgets.VBox([heading, *rows, image, problem])
+        rows.append(_play(sliders[0], len(sliders[0].options)))
+    box = ipywidgets.VBox([heading, *rows, image, problem])
+    try:
+        redraw()
+    except DrawError:
+        display(box)
+        raise
+    return box
 
 
 def _play(slider: ipywidgets.SelectionSlider, n_stops: int) -> ipywidgets.Play:

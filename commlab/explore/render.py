@@ -135,7 +135,17 @@ def plain_data(data: Any) -> dict[str, Any]:
         raise TypeError(f"draw must return a dict of the plotted data, got {type(data).__name__}.")
     if not data:
         raise ValueError("draw returned an empty dict: return the numbers that it plots.")
-    return {str(key): _plain(value, str(key)) for key, value in data.items()}
+    return {key: _plain(value, key) for key, value in _with_text_keys(data).items()}
+
+
+def _with_text_keys(data: Mapping[Any, Any]) -> dict[str, Any]:
+    texts = {str(key): value for key, value in data.items()}
+    if len(texts) < len(data):
+        raise ValueError(
+            f"two keys of the plotted data read the same in {', '.join(map(repr, data))}: "
+            "use strings."
+        )
+    return texts
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -143,7 +153,8 @@ def _plain(value: Any, where: str) -> Any:
         return value
     if isinstance(value, Fraction):
         return float(value)
-    if isinstance(value, float):
+    # np.longdouble is a number that tolist() leaves as it is.
+    if isinstance(value, (float, np.floating)):
         if not math.isfinite(value):
             raise ValueError(f"the plotted data {where!r} holds {value}: plot finite numbers only.")
         return float(value)
@@ -152,7 +163,7 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item, where) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {key: _plain(item, f"{where}.{key}") for key, item in _with_text_keys(value).items()}
     raise TypeError(
         f"the plotted data {where!r} holds a {type(value).__name__}: "
         "return numbers, arrays, strings, lists or dicts."

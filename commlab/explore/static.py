@@ -88,9 +88,10 @@ def _knobs(explorer: Explorer, anchor: str) -> list[str]:
         texts = json.dumps(knob.texts, ensure_ascii=False)
         text = escape(knob.texts[knob.index])
         longest = max(map(len, knob.texts))
+        field = escape(f"{anchor}-{name}")
         rows.append(
-            f'<label for="{anchor}-{name}">{_both(knob.label)}</label>'
-            f'<input type="range" id="{anchor}-{name}" name="{escape(name)}" min="0" '
+            f'<label for="{field}">{_both(knob.label)}</label>'
+            f'<input type="range" id="{field}" name="{escape(name)}" min="0" '
             f'max="{len(knob) - 1}" step="1" value="{knob.index}" autocomplete="off" '
             f'aria-valuetext="{text}" data-texts="{escape(texts)}">'
             f'<span class="explore-readout" aria-hidden="true" style="min-width:{longest}ch">'

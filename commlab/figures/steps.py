@@ -296,6 +296,8 @@ def _value_text(values: np.ndarray | None) -> str:
 def _fact(
     step: int, moves: list[list[tuple[int, int, int, int]]], shares: list[list[Fraction]]
 ) -> str:
+    if not shares[step]:
+        return "no message"
     sizes = sorted(set(shares[step]))
     count = len(shares[step])
     noun = "message" if count == 1 else "messages"
