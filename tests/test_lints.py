@@ -383,6 +383,7 @@ def test_measurements_are_kept_while_only_numbers_differ():
         return executed.cells[2].outputs[0].text
 
     assert after("27.1 ms at 4 ranks", "131.22 ms at 4 ranks") == "27.1 ms at 4 ranks"
+    assert after("987 µs to 1 ms", "0.99 ms to 998 µs") == "987 µs to 1 ms"
     assert after("27.1 ms at 4 ranks", "27.1 ms a message") == "27.1 ms a message"
     executed, old = measured("1 ms"), measured("2 ms")
     old.cells[2].outputs[0].name = "stderr"

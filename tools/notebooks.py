@@ -32,7 +32,10 @@ CELL_METADATA = ("jupyter", "tags")
 CELL_TIMEOUT = 180
 VOLATILE_TAG = "nbval-ignore-output"
 
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?", re.IGNORECASE)
+# A number with its unit: a measurement that passes 1000 µs comes back as 1 ms.
+_NUMBER = re.compile(
+    r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?(?:\s?(?:ns|µs|ms|s|B/s|kB/s|MB/s|GB/s)\b)?", re.IGNORECASE
+)
 
 
 def is_volatile(cell: NotebookNode) -> bool:
@@ -41,7 +44,7 @@ def is_volatile(cell: NotebookNode) -> bool:
 
 
 def shape_of(outputs: Iterable[NotebookNode]) -> list[Any]:
-    """Return outputs with each number and each picture masked."""
+    """Return outputs with each number, its unit and each picture masked."""
     shape: list[Any] = []
     for output in outputs:
         data = output.get("data", {})
