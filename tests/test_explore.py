@@ -33,7 +33,7 @@ from commlab.explore import (
     show_source,
     stepper,
 )
-from commlab.explore.live import live_widget
+from commlab.explore.live import LIVE_DPI, live_widget
 from commlab.explore.render import Frame, plain_data, render_png, render_svg
 from commlab.explore.static import PAYLOAD_LIMIT, pack, static_html, unpack
 from commlab.figures import style
@@ -413,10 +413,10 @@ def test_a_live_explorer_redraws_one_image(shown):
     assert "A line · 一条线" in heading.value
     assert slider.index == 2
     before = image.value
-    assert before == render_png(draw_line, {"n": 3}, SIZE, 130)[0]
+    assert before == render_png(draw_line, {"n": 3}, SIZE, LIVE_DPI)[0]
     slider.index = 6
     assert image.value != before
-    assert image.value == render_png(draw_line, {"n": 7}, SIZE, 130)[0]
+    assert image.value == render_png(draw_line, {"n": 7}, SIZE, LIVE_DPI)[0]
     assert problem.layout.display == "none"
     assert "ranks N" in slider.description
     assert "卡数 N" in slider.description

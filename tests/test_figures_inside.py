@@ -31,7 +31,7 @@ def end_states(explorer: Explorer) -> set[tuple[int, ...]]:
 
 
 def texts_at_the_edge(fig: Figure, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Draw the figure; return the texts that touch its edges."""
+    """Draw the figure; return the texts that touch its edges, or a tick label."""
     drawn: list[Text] = []
     draw = Text.draw
 
@@ -45,6 +45,17 @@ def texts_at_the_edge(fig: Figure, monkeypatch: pytest.MonkeyPatch) -> list[str]
         patch.setattr(Text, "draw", note_and_draw)
         canvas.draw()
     width, height = canvas.get_width_height()
+    collisions = [
+        f"{label.get_text()} on {tick.get_text()}"
+        for ax in fig.axes
+        for label, ticks in (
+            (ax.yaxis.label, ax.yaxis.get_ticklabels()),
+            (ax.xaxis.label, ax.xaxis.get_ticklabels()),
+        )
+        for tick in ticks
+        if label.get_text() and tick in drawn and tick.get_text()
+        if label.get_window_extent().overlaps(tick.get_window_extent())
+    ]
     at_the_edge = []
     for text in drawn:
         box = text.get_window_extent()
@@ -52,7 +63,7 @@ def texts_at_the_edge(fig: Figure, monkeypatch: pytest.MonkeyPatch) -> list[str]
         inside = inside and MARGIN_PIXELS <= box.y0 and box.y1 <= height - MARGIN_PIXELS
         if text.get_visible() and text.get_text().strip() and not inside:
             at_the_edge.append(text.get_text())
-    return at_the_edge
+    return at_the_edge + collisions
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -17,7 +17,7 @@ from commlab.explore.explorer import DrawError
 if TYPE_CHECKING:
     from commlab.explore.explorer import Explorer
 
-LIVE_DPI = 130
+LIVE_DPI = 110
 PIXELS_PER_INCH = 100
 _PLAY_INTERVAL_MS = 1200
 _HIDDEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"

@@ -32,6 +32,11 @@ PAPER = "#ffffff"
 
 FIGURE_SIZE = (5.6, 3.5)
 FONT_SIZE = 10.5
+POINTS_PER_INCH = 72
+# From the axes down to the top of the x label: tick labels are in between.
+X_LABEL_POINTS = 21
+# From the left edge of the figure to the right side of the y label.
+Y_LABEL_POINTS = 17
 
 
 def single_axes(
@@ -45,6 +50,10 @@ def single_axes(
     """Add one plot area with fixed margins (constrained layout costs 0.7 s a frame)."""
     ax = fig.add_axes((left, bottom, right - left, top - bottom))
     dress(ax)
+    # Fixed places spare matplotlib a second measurement of all tick labels.
+    width, height = (side * POINTS_PER_INCH for side in fig.get_size_inches())
+    ax.xaxis.set_label_coords(0.5, -X_LABEL_POINTS / ((top - bottom) * height))
+    ax.yaxis.set_label_coords((Y_LABEL_POINTS - left * width) / ((right - left) * width), 0.5)
     return ax
 
 
@@ -56,7 +65,8 @@ def dress(ax: Axes) -> None:
     for name, spine in ax.spines.items():
         spine.set_visible(name in ("left", "bottom"))
         spine.set_color(MUTED)
-    ax.tick_params(colors=INK, labelsize=FONT_SIZE - 1)
+    # The grid marks the ticks; their own little lines would cost a tenth of a frame.
+    ax.tick_params(colors=INK, labelsize=FONT_SIZE - 1, left=False, bottom=False, pad=5)
     ax.xaxis.label.set(color=INK, fontsize=FONT_SIZE)
     ax.yaxis.label.set(color=INK, fontsize=FONT_SIZE)
     ax.title.set(color=INK, fontsize=FONT_SIZE + 0.5)
