@@ -58,7 +58,7 @@ def data_parallel_step(
         algorithm: np.array([data_parallel(phi, n, cluster, algorithm).seconds for n in GPUS])
         for algorithm in ("hierarchical", "rails")
     }
-    ax = style.single_axes(fig, left=0.15)
+    ax = style.single_axes(fig, left=0.16)
     ax.axhline(compute, color=style.COMPUTE, linewidth=2, label="compute")
     looks = (
         ("hierarchical", style.COMMUNICATION, "-", "all-reduce, hierarchical"),
