@@ -33,7 +33,6 @@ from commlab.units import GIB, KIB, MIB, format_bytes, format_seconds
 
 POINTS = 41
 LINE = 2.0
-Sizes = float | np.ndarray
 # Room for "100 ms" and the axis label on the left, for half of "64 GiB" on the right.
 CURVES = {"left": 0.17, "right": 0.95}
 BARS = {"left": 0.12, "right": 0.95, "top": 0.85}
@@ -351,12 +350,11 @@ def hierarchical_vs_flat(
     """
     low, high = 64 * KIB, 64 * GIB
     nbytes = np.geomspace(low, high, POINTS)
-    one_nic = _one_nic_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
-    rails = _multi_rail_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
-    two_level = hierarchical_allreduce_time(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
-    )
-    crossover = hierarchical_ring_crossover(n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    cluster = (n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    one_nic = flat_ring_over_nodes_time(nbytes, *cluster, rails=1)
+    rails = flat_ring_over_nodes_time(nbytes, *cluster, rails=gpus_per_node)
+    two_level = hierarchical_allreduce_time(nbytes, *cluster)
+    crossover = hierarchical_ring_crossover(*cluster)
 
     ax = style.single_axes(fig, **CURVES)
     style.log_axis(ax.xaxis, low, high, "bytes", base=2, step=4)
@@ -409,7 +407,8 @@ def three_ways_over_nodes(
     Returns ``one_nic_ring``, ``multi_rail_ring``, ``hierarchical`` (seconds) and ``phases``
     (the three of the hierarchical scheme).
     """
-    one_nic = float(_one_nic_ring(nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter))
+    cluster = (n_nodes, gpus_per_node, alpha, beta_intra, beta_inter)
+    one_nic = float(flat_ring_over_nodes_time(nbytes, *cluster, rails=1))
     rail_ring = float(
         flat_ring_over_nodes_time(
             nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=rails
@@ -509,32 +508,6 @@ _CONTENDERS = (
     ("ring", alpha_beta_ring_allreduce, style.COMMUNICATION),
     ("binomial tree", alpha_beta_tree_allreduce, style.ALTERNATIVE),
 )
-
-
-def _one_nic_ring(
-    nbytes: Sizes,
-    n_nodes: int,
-    gpus_per_node: int,
-    alpha: float,
-    beta_intra: float,
-    beta_inter: float,
-) -> Sizes:
-    return flat_ring_over_nodes_time(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=1
-    )
-
-
-def _multi_rail_ring(
-    nbytes: Sizes,
-    n_nodes: int,
-    gpus_per_node: int,
-    alpha: float,
-    beta_intra: float,
-    beta_inter: float,
-) -> Sizes:
-    return flat_ring_over_nodes_time(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, rails=gpus_per_node
-    )
 
 
 def _nics(count: int) -> str:
