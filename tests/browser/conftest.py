@@ -146,7 +146,10 @@ def open_book(
         locale: str = "en-US",
     ) -> Visit:
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, locale=locale
+            viewport={"width": width, "height": 900},
+            color_scheme=theme,
+            locale=locale,
+            reduced_motion="reduce",
         )
         if disk:
             context.set_offline(True)
