@@ -192,10 +192,11 @@ class Schedule:
         """The number of chunks."""
         return len(self.shares)
 
-    @property
+    @cached_property
     def has_sound_rows(self) -> bool:
-        """Whether `check_structure` has passed this schedule."""
-        return self.__dict__.get("has_sound_rows", False)
+        """True; asking raises the ScheduleError of `check_structure` where it is not so."""
+        _check_rows(self)
+        return True
 
     @cached_property
     def unit_denominator(self) -> int:
@@ -267,9 +268,7 @@ def check_structure(schedule: Schedule) -> None:
         raise TypeError(
             f"a Schedule is needed here, not {kind}: build one, for example ring_all_reduce(4)."
         )
-    if not schedule.has_sound_rows:
-        _check_rows(schedule)
-        schedule.__dict__["has_sound_rows"] = True
+    _ = schedule.has_sound_rows
 
 
 def _check_rows(schedule: Schedule) -> None:

@@ -173,12 +173,10 @@ def node_topology(
         raise ValueError(f"rails ({rails}) cannot exceed gpus_per_node ({gpus_per_node}).")
     n_ranks = n_nodes * gpus_per_node
     order = range(n_ranks) if rank_order is None else rank_order
-    if not isinstance(order, Iterable) or set(order) != set(range(n_ranks)):
+    places = [*order] if isinstance(order, Iterable) else []
+    if len(places) != n_ranks or set(places) != set(range(n_ranks)):
         raise ValueError(f"rank_order must name each of the ranks 0 to {n_ranks - 1} once.")
-    place = np.array([*order])
-    if place.size != n_ranks:
-        raise ValueError(f"rank_order must name each of the ranks 0 to {n_ranks - 1} once.")
-    node_of, local = np.divmod(place, gpus_per_node)
+    node_of, local = np.divmod(np.array(places), gpus_per_node)
     nic_of = node_of * rails + local * rails // gpus_per_node
     between = Link(alpha if alpha_inter is None else alpha_inter, beta_inter)
     return Topology(node_of, nic_of, Link(alpha, beta_intra), between, ports)
