@@ -1,0 +1,123 @@
+"""Closed forms over m nodes of g GPUs, with fast links inside and slow ones between.
+
+Conventions as in :mod:`commlab.cost.closed_forms`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commlab.checks import check_alpha, check_beta, check_count, check_n_ranks, only_one
+from commlab.cost.arguments import Scalars, as_seconds, node_arguments
+
+
+def hierarchical_allreduce_time(
+    nbytes: Scalars,
+    n_nodes: Scalars,
+    gpus_per_node: Scalars,
+    alpha: Scalars,
+    beta_intra: Scalars,
+    beta_inter: Scalars,
+) -> Scalars:
+    """Time of a two-level all-reduce over m nodes of g GPUs.
+
+    Ring reduce-scatter inside each node, ring all-reduce of the 1/g that each GPU then owns
+    across nodes (every GPU through its own network interface), ring all-gather inside:
+    ``2 (g-1) (alpha + S/(g beta_intra)) + 2 (m-1) (alpha + S/(g m beta_inter))``.
+
+    Parameters
+    ----------
+    nbytes : float or array
+        S, the bytes that each rank holds.
+    n_nodes, gpus_per_node : int or array
+        m and g.
+    alpha : float or array
+        Seconds per message, on both kinds of link.
+    beta_intra, beta_inter : float or array
+        Bytes per second in one direction, of a GPU inside its node and of its network
+        interface.
+
+    Returns
+    -------
+    float or array
+        Seconds.
+    """
+    size, m, g, latency, intra, inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    )
+    inside = 2 * (g - 1) * (latency + size / (g * intra))
+    across = 2 * (m - 1) * (latency + size / (g * m * inter))
+    return as_seconds(inside + across)
+
+
+def flat_ring_over_nodes_time(
+    nbytes: Scalars,
+    n_nodes: Scalars,
+    gpus_per_node: Scalars,
+    alpha: Scalars,
+    beta_intra: Scalars,
+    beta_inter: Scalars,
+    rails: Scalars = 1,
+) -> Scalars:
+    """Time of one flat ring through all GPUs of m nodes.
+
+    ``2 (N-1) (alpha + S/(N beta))`` with N = m g and beta the slowest stretch of the ring:
+    `beta_inter` times the network interfaces (`rails`) that carry it across a node boundary,
+    or `beta_intra` if that is less. ``rails=1`` is a ring that leaves each node through one
+    interface; with all rails it is how NCCL's Ring algorithm runs, whose channels are rings
+    that each leave through another one. NCCL may choose Tree or NVLSTree instead.
+
+    Parameters as in `hierarchical_allreduce_time`; `rails` counts interfaces per node.
+    """
+    size, m, g, latency, intra, inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    )
+    per_node = check_count(rails, "rails")
+    if np.any(per_node > g):
+        raise ValueError(
+            f"rails ({rails!r}) cannot exceed gpus_per_node ({gpus_per_node!r}): "
+            "a rail is the network interface of one GPU or more."
+        )
+    boundary = per_node * inter
+    slowest = np.where(m > 1, np.minimum(intra, boundary), intra)
+    n = m * g
+    return as_seconds(2 * (n - 1) * (latency + size / (n * slowest)))
+
+
+def hierarchical_ring_crossover(
+    n_nodes: int, gpus_per_node: int, alpha: float, beta_intra: float, beta_inter: float
+) -> float | None:
+    """Size below which the hierarchical scheme beats the ring over all rails.
+
+    Both times are straight lines in S, so two points of each are enough.
+
+    Parameters
+    ----------
+    n_nodes, gpus_per_node : int
+        The cluster; each GPU has its own NIC.
+    alpha : float
+        Seconds per message.
+    beta_intra, beta_inter : float
+        Bytes per second and direction, in the node and per NIC.
+
+    Returns
+    -------
+    float or None
+        The size in bytes; None if the two lines do not cross at a positive size.
+    """
+    sizes = np.array([0.0, 2.0**30])
+    gpus_per_node = check_n_ranks(gpus_per_node, "gpus_per_node")
+    cluster = (
+        check_n_ranks(n_nodes, "n_nodes"),
+        gpus_per_node,
+        only_one(check_alpha(alpha), "alpha"),
+        only_one(check_beta(beta_intra, "beta_intra"), "beta_intra"),
+        only_one(check_beta(beta_inter, "beta_inter"), "beta_inter"),
+    )
+    two_level = np.asarray(hierarchical_allreduce_time(sizes, *cluster))
+    rails = np.asarray(flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node))
+    head_start = rails[0] - two_level[0]
+    loss_per_byte = ((two_level[1] - two_level[0]) - (rails[1] - rails[0])) / sizes[1]
+    if head_start <= 0 or loss_per_byte <= 0:
+        return None
+    return float(head_start / loss_per_byte)
