@@ -16,7 +16,9 @@ from commlab.simulate import simulate
 Arrays = Sequence[np.ndarray]
 
 
-def broadcast(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") -> list[np.ndarray]:
+def broadcast(
+    buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree", **options: int
+) -> list[np.ndarray]:
     """Give every rank a copy of ``buffers[root]``.
 
     Parameters
@@ -25,7 +27,9 @@ def broadcast(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") 
         As in `torch.distributed`, every rank passes a buffer; only the root's is read.
     root : int
     algorithm : str
-        A name in ``REGISTRY`` for this collective.
+        "binomial_tree", "scatter_all_gather" or "pipelined_chain".
+    **options
+        What the algorithm takes besides, for example ``pipeline_chunks``.
 
     Returns
     -------
@@ -37,31 +41,37 @@ def broadcast(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") 
         If the buffers are ragged or differ in dtype, or the algorithm does not exist.
     """
     flat, shape = _flatten(buffers)
-    schedule = _build("broadcast", algorithm, len(flat), root=root)
+    schedule = _build("broadcast", algorithm, len(flat), root=root, **options)
     inputs = [buffer if rank == root else buffer[:0] for rank, buffer in enumerate(flat)]
     return [buffer.reshape(shape) for buffer in simulate(schedule, inputs).buffers]
 
 
-def reduce(buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree") -> list[np.ndarray]:
+def reduce(
+    buffers: Arrays, root: int = 0, algorithm: str = "binomial_tree", **options: int
+) -> list[np.ndarray]:
     """Add all buffers on rank ``root``; the other ranks get an empty array.
 
-    Parameters and errors as in `broadcast`.
+    Parameters and errors as in `broadcast`; algorithms "binomial_tree" and
+    "pipelined_chain".
     """
     flat, shape = _flatten(buffers)
-    results = simulate(_build("reduce", algorithm, len(flat), root=root), flat).buffers
+    schedule = _build("reduce", algorithm, len(flat), root=root, **options)
+    results = simulate(schedule, flat).buffers
     return [
         buffer.reshape(shape) if rank == root else buffer for rank, buffer in enumerate(results)
     ]
 
 
-def all_reduce(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
+def all_reduce(buffers: Arrays, algorithm: str = "ring", **options: int) -> list[np.ndarray]:
     """Give every rank the sum of all buffers.
 
     Parameters
     ----------
     buffers : sequence of arrays of one shape and dtype, one per rank
     algorithm : str
-        "ring", "naive", "binomial_tree", "recursive_doubling" or "halving_doubling".
+        A name in ``REGISTRY``, for example "ring", "halving_doubling" or "hierarchical".
+    **options
+        What the algorithm takes besides: ``gpus_per_node``, ``pipeline_chunks``.
 
     Returns
     -------
@@ -73,24 +83,28 @@ def all_reduce(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
         If the buffers are ragged or differ in dtype, or the algorithm does not exist.
     """
     flat, shape = _flatten(buffers)
-    schedule = _build("all_reduce", algorithm, len(flat))
+    schedule = _build("all_reduce", algorithm, len(flat), **options)
     return [buffer.reshape(shape) for buffer in simulate(schedule, flat).buffers]
 
 
-def reduce_scatter(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
+def reduce_scatter(buffers: Arrays, algorithm: str = "ring", **options: int) -> list[np.ndarray]:
     """Give rank r chunk r of the sum of all buffers.
 
     Parameters
     ----------
     buffers : sequence of 1-D arrays of one length and dtype, one per rank
         The chunks of a length that does not divide by N differ by one element at most.
+    algorithm : str
+        "ring", "pairwise" or (for a power of two) "recursive_halving".
+    **options
+        ``owner_shift=1`` leaves chunk r + 1 on rank r, as the textbook ring does.
 
     Returns
     -------
     list of 1-D arrays, one per rank
     """
     flat, _ = _flatten(buffers, one_dimensional=True)
-    return simulate(_build("reduce_scatter", algorithm, len(flat)), flat).buffers
+    return simulate(_build("reduce_scatter", algorithm, len(flat), **options), flat).buffers
 
 
 def all_gather(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
@@ -99,6 +113,8 @@ def all_gather(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
     Parameters
     ----------
     buffers : sequence of 1-D arrays of one length and dtype, one per rank
+    algorithm : str
+        "ring", "bruck" or (for a power of two) "recursive_doubling".
 
     Returns
     -------
@@ -108,24 +124,50 @@ def all_gather(buffers: Arrays, algorithm: str = "ring") -> list[np.ndarray]:
     return simulate(_build("all_gather", algorithm, len(flat)), flat).buffers
 
 
-def all_to_all(buffers: Arrays, algorithm: str = "pairwise") -> list[np.ndarray]:
+def all_to_all(
+    buffers: Arrays,
+    algorithm: str = "pairwise",
+    splits: Sequence[Sequence[int]] | None = None,
+    **options: int,
+) -> list[np.ndarray]:
     """Cut each buffer into N chunks and give chunk j of rank i to rank j, as its chunk i.
 
     Parameters
     ----------
-    buffers : sequence of 1-D arrays of one length and dtype, one per rank
+    buffers : sequence of 1-D arrays of one dtype, one per rank
+        Of one length, unless `splits` is given.
     algorithm : str
-        "pairwise" or "direct".
+        "pairwise", "direct", "two_level", or (for even splits) "bruck".
+    splits : sequence of N sequences of N int, optional
+        Uneven splits: rank i sends ``splits[i][j]`` elements to rank j, in this order.
+    **options
+        What the algorithm takes besides: ``gpus_per_node``.
 
     Returns
     -------
     list of 1-D arrays, one per rank
+
+    Raises
+    ------
+    ValueError
+        If buffers and splits do not fit each other, or the algorithm takes no splits.
     """
-    flat, _ = _flatten(buffers, one_dimensional=True)
-    return simulate(_build("all_to_all", algorithm, len(flat)), flat).buffers
+    if splits is None:
+        flat, _ = _flatten(buffers, one_dimensional=True)
+        schedule = _build("all_to_all", algorithm, len(flat), **options)
+        return simulate(schedule, flat).buffers
+    arrays = [np.asarray(buffer) for buffer in buffers]
+    schedule = _build("all_to_all", algorithm, len(arrays), counts=splits, **options)
+    for rank, (array, row) in enumerate(zip(arrays, splits, strict=True)):
+        if array.ndim != 1 or array.size != sum(row):
+            raise ValueError(
+                f"rank {rank} passes an array of shape {array.shape}, but its splits add up to "
+                f"{sum(row)}: give a 1-D array of that length."
+            )
+    return simulate(schedule, arrays).buffers
 
 
-def _build(collective: str, algorithm: str, n_ranks: int, **options: int) -> Schedule:
+def _build(collective: str, algorithm: str, n_ranks: int, **options: object) -> Schedule:
     entry = REGISTRY.get((collective, algorithm))
     if entry is None:
         known = ", ".join(sorted(name for kind, name in REGISTRY if kind == collective))

@@ -2,6 +2,8 @@
 
 A topology is a set of ranks on nodes. Ranks of one node are joined by the links inside it
 (NVLink), ranks of different nodes by network interfaces, the rails of a node (InfiniBand).
+On the way, messages may have to share further links: the wires of a ring, the uplinks of
+switches.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from commlab.checks import check_alpha, check_beta, check_n_ranks, only_one
 from commlab.schedule import Schedule, ScheduleError, check_structure
+from commlab.shared_links import RingWires, SharedLinks, Uplinks
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Topology:
     ports : int
         Messages that a rank can send at once, and receive at once. More of them pay their
         latency in turn; the bandwidth of a rank is that of its link, however many ports.
+    shared : SharedLinks or None
+        Further links that messages of different ranks share, for example `RingWires`.
     """
 
     node_of: np.ndarray
@@ -58,6 +63,7 @@ class Topology:
     inside: Link
     between: Link
     ports: int = 1
+    shared: SharedLinks | None = None
 
     def __post_init__(self) -> None:
         check_n_ranks(self.ports, "ports")
@@ -79,6 +85,11 @@ class Topology:
         nodes_of_nic = {(nic, node) for nic, node in zip(self.nic_of, self.node_of, strict=True)}
         if len(nodes_of_nic) != len(set(self.nic_of.tolist())):
             raise ValueError("a network interface belongs to one node: number them across nodes.")
+        if self.shared is not None and self.shared.n_ranks != self.node_of.size:
+            raise ValueError(
+                f"the shared links are for {self.shared.n_ranks} ranks and the topology has "
+                f"{self.node_of.size}: make both for the same number."
+            )
 
     @property
     def n_ranks(self) -> int:
@@ -138,6 +149,28 @@ def flat_topology(n_ranks: int, alpha: float, beta: float, ports: int = 1) -> To
     return Topology(np.zeros(n_ranks, dtype=int), np.arange(n_ranks), link, link, ports)
 
 
+def ring_topology(n_ranks: int, alpha: float, beta: float) -> Topology:
+    """Every rank wired to its two neighbours only, as on a ring or one row of a torus.
+
+    A rank can use both wires at once (two ports). Messages to ranks further on pass over the
+    wires between and share them with others; passing a rank adds no latency here.
+
+    Parameters
+    ----------
+    n_ranks : int
+    alpha : float
+        Seconds per message.
+    beta : float
+        Bytes per second of one wire in one direction.
+    """
+    n_ranks = check_n_ranks(n_ranks)
+    wires = RingWires(n_ranks, beta)
+    both_wires = Link(alpha, 2 * wires.beta)
+    return Topology(
+        np.zeros(n_ranks, dtype=int), np.arange(n_ranks), both_wires, both_wires, 2, wires
+    )
+
+
 def node_topology(
     n_nodes: int,
     gpus_per_node: int,
@@ -149,6 +182,8 @@ def node_topology(
     alpha_inter: float | None = None,
     ports: int = 1,
     rank_order: Sequence[int] | None = None,
+    nodes_per_switch: int | None = None,
+    oversubscription: float = 1.0,
 ) -> Topology:
     """Nodes of GPUs: fast links inside, one network interface per rail between.
 
@@ -165,6 +200,12 @@ def node_topology(
         share one, and transfers of one step that use the same one share its bandwidth.
     rank_order : sequence of int, optional
         A permutation: rank r sits where rank ``rank_order[r]`` would sit.
+    nodes_per_switch : int, optional
+        Neighbouring nodes that hang on one leaf switch; a divisor of `n_nodes`. By default
+        one switch serves all nodes, and nothing is shared beyond the network interfaces.
+    oversubscription : float
+        How much narrower a leaf switch's uplink is than all network interfaces below it
+        together; 1 is a network that never blocks.
     """
     n_nodes = check_n_ranks(n_nodes, "n_nodes")
     gpus_per_node = check_n_ranks(gpus_per_node, "gpus_per_node")
@@ -179,4 +220,23 @@ def node_topology(
     node_of, local = np.divmod(np.array(places), gpus_per_node)
     nic_of = node_of * rails + local * rails // gpus_per_node
     between = Link(alpha if alpha_inter is None else alpha_inter, beta_inter)
-    return Topology(node_of, nic_of, Link(alpha, beta_intra), between, ports)
+    uplinks = None
+    if nodes_per_switch is not None:
+        per_switch = check_n_ranks(nodes_per_switch, "nodes_per_switch")
+        if n_nodes % per_switch:
+            raise ValueError(f"nodes_per_switch ({per_switch}) must divide n_nodes ({n_nodes}).")
+        below = per_switch * rails * between.beta
+        uplinks = Uplinks(node_of // per_switch, below / _ratio(oversubscription))
+    elif oversubscription != 1.0:
+        raise ValueError(
+            "oversubscription needs nodes_per_switch: say which nodes share an uplink."
+        )
+    return Topology(node_of, nic_of, Link(alpha, beta_intra), between, ports, uplinks)
+
+
+def _ratio(oversubscription: float) -> float:
+    if not np.isfinite(oversubscription) or oversubscription < 1:
+        raise ValueError(
+            f"oversubscription is a ratio, 1 or more; got {oversubscription!r}. Two to one is 2.0."
+        )
+    return float(oversubscription)

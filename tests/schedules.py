@@ -7,19 +7,26 @@ from fractions import Fraction
 
 import numpy as np
 
-from commlab.algorithms import REGISTRY, hierarchical_all_reduce
+from commlab.algorithms import REGISTRY
 from commlab.schedule import Schedule, Step
 
 RANKS = range(2, 17)
 ALGORITHMS = sorted(REGISTRY)
+TWO_LEVEL = [key for key in ALGORITHMS if "gpus_per_node" in REGISTRY[key].options]
+PIPELINED = [key for key in ALGORITHMS if "pipeline_chunks" in REGISTRY[key].options]
 
 
 def all_schedules(n_ranks: int) -> list[Schedule]:
-    """Every registered algorithm that supports this N, and two-level ones that fit it."""
+    """Every registered algorithm that supports this N, with every node size and some k."""
     built = [REGISTRY[key].build(n_ranks) for key in ALGORITHMS if REGISTRY[key].supports(n_ranks)]
-    for n_nodes in range(2, n_ranks):
-        if n_ranks % n_nodes == 0:
-            built.append(hierarchical_all_reduce(n_nodes, n_ranks // n_nodes))
+    for gpus_per_node in range(2, n_ranks):
+        if n_ranks % gpus_per_node == 0:
+            for key in TWO_LEVEL:
+                built.append(REGISTRY[key].build(n_ranks, gpus_per_node=gpus_per_node))
+    built.append(REGISTRY["all_reduce", "halving_doubling"].build(n_ranks, fold="halves"))
+    for pipeline_chunks in (1, 3):
+        for key in PIPELINED:
+            built.append(REGISTRY[key].build(n_ranks, pipeline_chunks=pipeline_chunks))
     return built
 
 

@@ -637,6 +637,9 @@ def test_cells_show_values_when_there_are_buffers():
 @pytest.mark.parametrize("key", sorted(REGISTRY))
 @pytest.mark.parametrize("n_ranks", [2, 8, 16])
 def test_every_algorithm_can_be_stepped_through(key, n_ranks):
+    if not REGISTRY[key].supports(n_ranks):
+        assert n_ranks == 2  # two ranks make no nodes of two GPUs
+        return
     schedule = REGISTRY[key].build(n_ranks)
     view = step_view(schedule)
     for step in {0, len(schedule.steps) // 2, len(schedule.steps)}:

@@ -2,76 +2,73 @@
 
 from __future__ import annotations
 
-from commlab import cost
-from commlab.algorithms.all_to_all import direct_all_to_all, pairwise_all_to_all
-from commlab.algorithms.doubling import halving_doubling_all_reduce, recursive_doubling_all_reduce
+from commlab.algorithms.all_to_all import (
+    direct_all_to_all,
+    pairwise_all_to_all,
+    two_level_all_to_all,
+)
+from commlab.algorithms.bruck import bruck_all_gather, bruck_all_to_all
+from commlab.algorithms.catalogue import REGISTRY
+from commlab.algorithms.double_tree import double_binary_tree_all_reduce
+from commlab.algorithms.doubling import (
+    halving_doubling_all_reduce,
+    recursive_doubling_all_gather,
+    recursive_doubling_all_reduce,
+    recursive_halving_reduce_scatter,
+)
 from commlab.algorithms.hierarchical import hierarchical_all_reduce
 from commlab.algorithms.naive import naive_all_reduce
+from commlab.algorithms.node_size import usual_gpus_per_node
+from commlab.algorithms.pairwise import pairwise_reduce_scatter
+from commlab.algorithms.pipelined import (
+    pipelined_binary_tree_all_reduce,
+    pipelined_chain_all_reduce,
+    pipelined_chain_broadcast,
+    pipelined_chain_reduce,
+)
 from commlab.algorithms.registry import Algorithm
-from commlab.algorithms.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from commlab.algorithms.ring import (
+    bidirectional_ring_all_reduce,
+    multi_rail_ring_all_reduce,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+)
 from commlab.algorithms.tree import (
     binomial_tree_all_reduce,
     binomial_tree_broadcast,
     binomial_tree_reduce,
+    scatter_all_gather_broadcast,
 )
 
 __all__ = [
     "REGISTRY",
     "Algorithm",
+    "bidirectional_ring_all_reduce",
     "binomial_tree_all_reduce",
     "binomial_tree_broadcast",
     "binomial_tree_reduce",
+    "bruck_all_gather",
+    "bruck_all_to_all",
     "direct_all_to_all",
+    "double_binary_tree_all_reduce",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",
+    "multi_rail_ring_all_reduce",
     "naive_all_reduce",
     "pairwise_all_to_all",
+    "pairwise_reduce_scatter",
+    "pipelined_binary_tree_all_reduce",
+    "pipelined_chain_all_reduce",
+    "pipelined_chain_broadcast",
+    "pipelined_chain_reduce",
+    "recursive_doubling_all_gather",
     "recursive_doubling_all_reduce",
+    "recursive_halving_reduce_scatter",
     "ring_all_gather",
     "ring_all_reduce",
     "ring_reduce_scatter",
+    "scatter_all_gather_broadcast",
+    "two_level_all_to_all",
+    "usual_gpus_per_node",
 ]
-
-_THAKUR = (
-    "Thakur, Rabenseifner and Gropp (2005), Optimization of Collective Communication "
-    "Operations in MPICH"
-)
-_PATARASUK = (
-    "Patarasuk and Yuan (2009), Bandwidth Optimal All-reduce Algorithms for Clusters of "
-    "Workstations"
-)
-
-
-def _direct(nbytes, n_ranks, alpha, beta):
-    return cost.alpha_beta_all_to_all(nbytes, n_ranks, alpha, beta, algorithm="direct")
-
-
-REGISTRY: dict[tuple[str, str], Algorithm] = {
-    ("all_reduce", "naive"): Algorithm(
-        naive_all_reduce, cost.alpha_beta_naive_allreduce, "textbook: everything through rank 0"
-    ),
-    ("all_reduce", "ring"): Algorithm(ring_all_reduce, cost.alpha_beta_ring_allreduce, _PATARASUK),
-    ("all_reduce", "binomial_tree"): Algorithm(
-        binomial_tree_all_reduce, cost.alpha_beta_tree_allreduce, _THAKUR
-    ),
-    ("all_reduce", "recursive_doubling"): Algorithm(
-        recursive_doubling_all_reduce, cost.alpha_beta_recursive_doubling_allreduce, _THAKUR
-    ),
-    ("all_reduce", "halving_doubling"): Algorithm(
-        halving_doubling_all_reduce, cost.alpha_beta_halving_doubling_allreduce, _THAKUR
-    ),
-    ("reduce_scatter", "ring"): Algorithm(
-        ring_reduce_scatter, cost.alpha_beta_reduce_scatter, _PATARASUK
-    ),
-    ("all_gather", "ring"): Algorithm(ring_all_gather, cost.alpha_beta_all_gather, _THAKUR),
-    ("broadcast", "binomial_tree"): Algorithm(
-        binomial_tree_broadcast, cost.alpha_beta_broadcast, _THAKUR
-    ),
-    ("reduce", "binomial_tree"): Algorithm(
-        binomial_tree_reduce, cost.alpha_beta_broadcast, _THAKUR
-    ),
-    ("all_to_all", "pairwise"): Algorithm(pairwise_all_to_all, cost.alpha_beta_all_to_all, _THAKUR),
-    ("all_to_all", "direct"): Algorithm(
-        direct_all_to_all, _direct, _THAKUR, ports=lambda n_ranks: max(1, n_ranks - 1)
-    ),
-}

@@ -1,7 +1,7 @@
 """Recursive doubling and halving: partners at distance 1, 2, 4, ...
 
 Both need a power of two. Of other numbers of ranks, the surplus hands its vector to a
-partner first and gets the result back at the end (the fold of MPICH).
+partner first and gets the result back at the end (the fold).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import numpy as np
 
 from commlab.checks import check_n_ranks
 from commlab.schedule import COPY, REDUCE, Schedule, Step
+
+FOLDS = ("whole", "halves")
 
 
 def recursive_doubling_all_reduce(n_ranks: int) -> Schedule:
@@ -33,41 +35,124 @@ def recursive_doubling_all_reduce(n_ranks: int) -> Schedule:
     return _folded(n_ranks, power, 1, exchanges, "recursive_doubling")
 
 
-def halving_doubling_all_reduce(n_ranks: int) -> Schedule:
+def halving_doubling_all_reduce(n_ranks: int, fold: str = "whole") -> Schedule:
     """Rabenseifner's all-reduce: recursive halving, then recursive doubling.
 
     For a power of two 2 log2 N steps that move 2(N-1)/N S, as few bytes as a ring.
-    Otherwise two more steps of S.
+    Otherwise the fold adds steps: two of S ("whole", as MPICH does it), or two of S/2 and one
+    of S ("halves", Rabenseifner's own: partners first add half a vector each). Both move
+    2 S more; the second halves the additions, which this model does not charge for.
 
     References
     ----------
     Thakur, Rabenseifner and Gropp (2005), as above; the algorithm is R. Rabenseifner's.
     """
     power = _largest_power_of_two(n_ranks)
-    rank = np.arange(power)[:, None]
-    chunk = np.arange(power)[None, :]
-    halving, doubling = [], []
+    core = halving_steps(power) + doubling_steps(power)
+    if fold not in FOLDS:
+        raise ValueError(f"fold must be one of {', '.join(FOLDS)}; got {fold!r}.")
+    return _folded(n_ranks, power, power, core, "halving_doubling", fold)
+
+
+def recursive_halving_reduce_scatter(n_ranks: int) -> Schedule:
+    """Reduce-scatter in log2 N steps: partners at halving distance swap what is not theirs.
+
+    A power of two only. Rank r ends with chunk r; it sends (N-1)/N S. Source: Thakur et al.
+    (2005), as above.
+    """
+    n_ranks = check_power_of_two(n_ranks)
+    everything = tuple(range(n_ranks))
+    return Schedule(
+        "reduce_scatter",
+        n_ranks,
+        shares=[Fraction(1, n_ranks)] * n_ranks,
+        starts=[everything] * n_ranks,
+        ends=[[r] for r in range(n_ranks)],
+        steps=halving_steps(n_ranks),
+        name="recursive_halving",
+    )
+
+
+def recursive_doubling_all_gather(n_ranks: int) -> Schedule:
+    """All-gather in log2 N steps: partners at doubling distance swap all that they have.
+
+    A power of two only. Every rank sends (N-1)/N S. Source: Thakur et al. (2005), as above.
+    """
+    n_ranks = check_power_of_two(n_ranks)
+    return Schedule(
+        "all_gather",
+        n_ranks,
+        shares=[Fraction(1, n_ranks)] * n_ranks,
+        starts=[[r] for r in range(n_ranks)],
+        ends=[tuple(range(n_ranks))] * n_ranks,
+        steps=doubling_steps(n_ranks),
+        name="recursive_doubling",
+    )
+
+
+def halving_steps(power: int) -> list[Step]:
+    """Distance N/2, ..., 2, 1: send the partner's half of what is still mine.
+
+    Those are the chunks that agree with me above this bit of the number and differ in it.
+    """
+    rank, chunk = np.arange(power)[:, None], np.arange(power)[None, :]
+    steps = []
     for distance in reversed(_distances(power)):
-        # Send the partner's half of what is still mine: chunks that agree with me above
-        # this bit of the number and differ in it.
         src, sent = np.nonzero((rank ^ chunk) // distance == 1)
-        halving.append(Step(src=src, dst=src ^ distance, chunk=sent, op=REDUCE))
+        steps.append(Step(src=src, dst=src ^ distance, chunk=sent, op=REDUCE))
+    return steps
+
+
+def doubling_steps(power: int) -> list[Step]:
+    """Distance 1, 2, ..., N/2: send all that is complete here.
+
+    Those are the chunks whose number differs from mine below this bit only.
+    """
+    rank, chunk = np.arange(power)[:, None], np.arange(power)[None, :]
+    steps = []
     for distance in _distances(power):
-        # Send all chunks that are complete here: those that differ from me below this bit.
         src, sent = np.nonzero((rank ^ chunk) // distance == 0)
-        doubling.append(Step(src=src, dst=src ^ distance, chunk=sent, op=COPY))
-    return _folded(n_ranks, power, power, halving + doubling, "halving_doubling")
+        steps.append(Step(src=src, dst=src ^ distance, chunk=sent, op=COPY))
+    return steps
 
 
-def _folded(n_ranks: int, power: int, n_chunks: int, core: list[Step], name: str) -> Schedule:
+def is_power_of_two(n_ranks: int, **others: object) -> bool:
+    """Whether N is 1, 2, 4, 8, ..."""
+    return n_ranks & (n_ranks - 1) == 0
+
+
+def check_power_of_two(n_ranks: int) -> int:
+    """Return ``n_ranks``, or say that it must be a power of two."""
+    n_ranks = check_n_ranks(n_ranks)
+    if not is_power_of_two(n_ranks):
+        raise ValueError(f"partners at doubling distance need a power of two; got {n_ranks} ranks.")
+    return n_ranks
+
+
+def _folded(
+    n_ranks: int, power: int, n_chunks: int, core: list[Step], name: str, fold: str = "whole"
+) -> Schedule:
     """Put the fold for the ranks from ``power`` up around the steps of the others."""
     surplus, chunk = np.meshgrid(np.arange(power, n_ranks), np.arange(n_chunks), indexing="ij")
     outside, moved = surplus.reshape(-1), chunk.reshape(-1)
+    inside = outside - power
     steps = core
     if n_ranks > power:
-        fold = Step(src=outside, dst=outside - power, chunk=moved, op=REDUCE)
-        unfold = Step(src=outside - power, dst=outside, chunk=moved, op=COPY)
-        steps = [fold, *core, unfold]
+        unfold = Step(src=inside, dst=outside, chunk=moved, op=COPY)
+        if fold == "whole":
+            before = [Step(src=outside, dst=inside, chunk=moved, op=REDUCE)]
+        else:
+            # The partner adds the lower half, the surplus rank the upper one and hands it over.
+            upper = moved >= n_chunks // 2
+            halves = Step(
+                src=np.where(upper, inside, outside),
+                dst=np.where(upper, outside, inside),
+                chunk=moved,
+                op=REDUCE,
+            )
+            hand_over = Step(src=outside[upper], dst=inside[upper], chunk=moved[upper], op=COPY)
+            before = [halves, hand_over]
+        steps = [*before, *core, unfold]
     everything = tuple(range(n_chunks))
     return Schedule(
         "all_reduce",

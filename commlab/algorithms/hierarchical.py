@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from commlab.checks import check_n_ranks
+from commlab.algorithms.node_size import node_shape
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
 
-def hierarchical_all_reduce(n_nodes: int, gpus_per_node: int) -> Schedule:
+def hierarchical_all_reduce(n_ranks: int, gpus_per_node: int | None = None) -> Schedule:
     """All-reduce in three phases, for m nodes of g GPUs; rank = node * g + GPU.
 
     1. Ring reduce-scatter inside each node: GPU i owns 1/g of the node's sum.
@@ -18,9 +18,15 @@ def hierarchical_all_reduce(n_nodes: int, gpus_per_node: int) -> Schedule:
     3. Ring all-gather inside each node.
 
     Chunk ``part * m + piece``: g parts for the first phase, each of m pieces for the second.
+
+    Parameters
+    ----------
+    n_ranks : int
+        N = m g, node by node.
+    gpus_per_node : int, optional
+        g; see `usual_gpus_per_node` for the default.
     """
-    m = check_n_ranks(n_nodes, "n_nodes")
-    g = check_n_ranks(gpus_per_node, "gpus_per_node")
+    m, g = node_shape(n_ranks, gpus_per_node)
     n_ranks = m * g
     steps = []
     for s in range(g - 1):

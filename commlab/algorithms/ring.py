@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from commlab.algorithms.node_size import node_shape
 from commlab.checks import check_n_ranks
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
@@ -30,6 +31,93 @@ def ring_all_reduce(n_ranks: int) -> Schedule:
         ends=[everything] * n_ranks,
         steps=steps,
         name="ring",
+    )
+
+
+def bidirectional_ring_all_reduce(n_ranks: int) -> Schedule:
+    """Two ring all-reduces at once: one half of the vector goes each way round.
+
+    2(N-1) steps in which every rank sends S/(2N) to both neighbours, so it needs two ports.
+    Where each direction has wires of its own this halves the time of the bytes; where a
+    rank's bandwidth is one budget for all its ports it gains nothing.
+
+    Chunks 0 to N-1 go to the right, chunks N to 2N-1 to the left.
+    """
+    n_ranks = check_n_ranks(n_ranks)
+    rightward = reduce_scatter_steps(n_ranks, owner_shift=1) + all_gather_steps(n_ranks, 1)
+    steps = []
+    for right in rightward:
+        # The mirror image: rank -r does to the left what rank r does to the right.
+        mirrored = -right.src % n_ranks, -right.dst % n_ranks
+        steps.append(
+            Step(
+                src=np.concatenate([right.src, mirrored[0]]),
+                dst=np.concatenate([right.dst, mirrored[1]]),
+                chunk=np.concatenate([right.chunk, n_ranks + right.chunk]),
+                op=np.concatenate([right.op, right.op]),
+            )
+        )
+    everything = tuple(range(2 * n_ranks))
+    return Schedule(
+        "all_reduce",
+        n_ranks,
+        shares=[Fraction(1, 2 * n_ranks)] * (2 * n_ranks),
+        starts=[everything] * n_ranks,
+        ends=[everything] * n_ranks,
+        steps=steps,
+        name="bidirectional_ring",
+    )
+
+
+def multi_rail_ring_all_reduce(
+    n_ranks: int, gpus_per_node: int | None = None, rails: int | None = None
+) -> Schedule:
+    """R ring all-reduces at once, each through all GPUs, leaving nodes through another rail.
+
+    Ring c visits the GPUs of a node from ``c g/R`` on, in a circle, and then goes to the next
+    node: every network interface carries one ring out and one in. Each ring has 1/R of the
+    vector. NCCL's channels are rings of this kind. A rank may send inside its node and out
+    of it in one step, so it needs two ports.
+
+    Parameters
+    ----------
+    n_ranks : int
+        N = m g, node by node.
+    gpus_per_node : int, optional
+        g; see `usual_gpus_per_node` for the default.
+    rails : int, optional
+        R, network interfaces per node; a divisor of g, all of them by default.
+    """
+    m, g = node_shape(n_ranks, gpus_per_node)
+    n_ranks = m * g
+    rails = g if rails is None else check_n_ranks(rails, "rails")
+    if g % rails:
+        raise ValueError(f"{rails} rails do not serve {g} GPUs evenly: rails must divide g.")
+    ring = reduce_scatter_steps(n_ranks, owner_shift=1) + all_gather_steps(n_ranks, 1)
+    # seat[c, i] is the rank that stands at place i of ring c.
+    place = np.arange(n_ranks)
+    first_gpu = np.arange(rails)[:, None] * (g // rails)
+    seat = place // g * g + (place + first_gpu) % g
+    offset = np.arange(rails)[:, None] * n_ranks
+    steps = [
+        Step(
+            src=seat[:, step.src].reshape(-1),
+            dst=seat[:, step.dst].reshape(-1),
+            chunk=(step.chunk + offset).reshape(-1),
+            op=np.tile(step.op, rails),
+        )
+        for step in ring
+    ]
+    n_chunks = rails * n_ranks
+    everything = tuple(range(n_chunks))
+    return Schedule(
+        "all_reduce",
+        n_ranks,
+        shares=[Fraction(1, n_chunks)] * n_chunks,
+        starts=[everything] * n_ranks,
+        ends=[everything] * n_ranks,
+        steps=steps,
+        name="multi_rail_ring",
     )
 
 

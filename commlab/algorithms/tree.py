@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from commlab.algorithms.ring import all_gather_steps
 from commlab.checks import check_n_ranks, check_rank
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
@@ -33,6 +34,57 @@ def binomial_tree_broadcast(n_ranks: int, root: int = 0) -> Schedule:
     """Broadcast along a binomial tree: everybody ends with ``root``'s vector."""
     steps = broadcast_steps(n_ranks, root)
     return _one_chunk("broadcast", n_ranks, steps, starts_at=root, ends_at=None)
+
+
+def scatter_all_gather_broadcast(n_ranks: int, root: int = 0) -> Schedule:
+    """Broadcast of long vectors: a binomial-tree scatter, then a ring all-gather.
+
+    ceil(log2 N) + N - 1 steps, 2(N-1)/N S on the critical path. Source: Barnett, Gupta,
+    Payne, Shuler, van de Geijn and Watts (1994), "Interprocessor collective communication
+    library", and Thakur et al. (2005), as above.
+    """
+    n_ranks = check_n_ranks(n_ranks)
+    root = check_rank(root, n_ranks)
+    # Place p of the ring is rank p + root; it is to own chunk p.
+    gather = [
+        Step((step.src + root) % n_ranks, (step.dst + root) % n_ranks, step.chunk, step.op)
+        for step in all_gather_steps(n_ranks, owner_shift=0)
+    ]
+    everything = tuple(range(n_ranks))
+    return Schedule(
+        "broadcast",
+        n_ranks,
+        shares=[Fraction(1, n_ranks)] * n_ranks,
+        starts=[everything if r == root else () for r in range(n_ranks)],
+        ends=[everything] * n_ranks,
+        steps=scatter_steps(n_ranks, root) + gather,
+        name="scatter_all_gather",
+    )
+
+
+def scatter_steps(n_ranks: int, root: int) -> list[Step]:
+    """At distance d = ..., 4, 2, 1, a holder passes on the chunks of the next d places."""
+    steps = []
+    distance = 1 << max(0, (n_ranks - 1).bit_length() - 1)
+    while distance and n_ranks > 1:
+        holder, offset = (
+            axis.reshape(-1)
+            for axis in np.meshgrid(
+                np.arange(0, n_ranks - distance, 2 * distance), np.arange(distance), indexing="ij"
+            )
+        )
+        chunk = holder + distance + offset
+        exists = chunk < n_ranks
+        steps.append(
+            Step(
+                src=(holder[exists] + root) % n_ranks,
+                dst=(holder[exists] + distance + root) % n_ranks,
+                chunk=chunk[exists],
+                op=COPY,
+            )
+        )
+        distance //= 2
+    return steps
 
 
 def reduce_steps(n_ranks: int, root: int) -> list[Step]:

@@ -56,11 +56,10 @@ def as_seconds(seconds: np.ndarray) -> Scalars:
 def ceil_log2(n: np.ndarray) -> np.ndarray:
     """Return the exact ceil(log2 n) of whole numbers: log2 of 2^k may round up just above k."""
     mantissa, exponent = np.frexp(n)
-    return np.where(mantissa == 0.5, exponent - 1, exponent)
+    return exponent - (mantissa == 0.5)
 
 
 def largest_power_of_two(n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest power of two up to n, and 1.0 where n is not one itself."""
-    _, exponent = np.frexp(n)
-    power = np.ldexp(1.0, exponent - 1)
-    return power, (power != n).astype(np.float64)
+    mantissa, exponent = np.frexp(n)
+    return np.ldexp(0.5, exponent), (mantissa != 0.5).astype(np.float64)

@@ -11,6 +11,7 @@ import numpy as np
 
 from commlab.checks import check_alpha, check_beta, check_n_ranks, check_nbytes, only_one
 from commlab.cost.arguments import Scalars, arguments, as_seconds, ceil_log2, largest_power_of_two
+from commlab.cost.latency_optimal import alpha_beta_bruck_all_to_all
 
 
 def alpha_beta_naive_allreduce(
@@ -98,19 +99,23 @@ def alpha_beta_recursive_doubling_allreduce(
 
 
 def alpha_beta_halving_doubling_allreduce(
-    nbytes: Scalars, n_ranks: Scalars, alpha: Scalars, beta: Scalars
+    nbytes: Scalars, n_ranks: Scalars, alpha: Scalars, beta: Scalars, fold: str = "whole"
 ) -> Scalars:
     """Time of Rabenseifner's all-reduce: recursive halving, then recursive doubling.
 
     ``2 log2 p alpha + 2 (p-1)/p S/beta``, and ``2 (alpha + S/beta)`` more where N is not a
-    power of two; p as in `alpha_beta_recursive_doubling_allreduce`.
+    power of two; p as in `alpha_beta_recursive_doubling_allreduce`. With ``fold="halves"``
+    the fold takes three steps, ``3 alpha + 2 S/beta``.
 
     Parameters and errors as in `alpha_beta_naive_allreduce`. Source: Thakur et al. (2005).
     """
     size, n, latency, bandwidth = arguments(nbytes, n_ranks, alpha, beta)
     power, folded = largest_power_of_two(n)
     core = 2 * np.log2(power) * latency + 2 * (power - 1) / power * size / bandwidth
-    return as_seconds(core + 2 * folded * (latency + size / bandwidth))
+    if fold not in ("whole", "halves"):
+        raise ValueError(f"fold must be 'whole' or 'halves'; got {fold!r}.")
+    fold_steps = 2 if fold == "whole" else 3
+    return as_seconds(core + folded * (fold_steps * latency + 2 * size / bandwidth))
 
 
 def alpha_beta_reduce_scatter(
@@ -156,7 +161,7 @@ def alpha_beta_all_to_all(
 
     "pairwise" talks to one partner after the other: ``(N-1) (alpha + S/(N beta))``.
     "direct" sends to all at once and assumes N-1 ports, which share the rank's bandwidth:
-    ``alpha + (N-1)/N S/beta``.
+    ``alpha + (N-1)/N S/beta``. "bruck": see `alpha_beta_bruck_all_to_all`.
 
     Parameters and errors as in `alpha_beta_naive_allreduce`.
     """
@@ -166,7 +171,9 @@ def alpha_beta_all_to_all(
         return as_seconds((n - 1) * (latency + per_partner))
     if algorithm == "direct":
         return as_seconds(np.where(n > 1, latency, 0.0) + (n - 1) * per_partner)
-    raise ValueError(f"algorithm must be 'pairwise' or 'direct'; got {algorithm!r}.")
+    if algorithm == "bruck":
+        return alpha_beta_bruck_all_to_all(nbytes, n_ranks, alpha, beta)
+    raise ValueError(f"algorithm must be 'pairwise', 'direct' or 'bruck'; got {algorithm!r}.")
 
 
 def bucketed_allreduce_time(

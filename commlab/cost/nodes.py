@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from commlab.checks import check_alpha, check_beta, check_count, check_n_ranks, only_one
-from commlab.cost.arguments import Scalars, as_seconds, node_arguments
+from commlab.cost.arguments import Scalars, arguments, as_seconds, node_arguments
 
 
 def hierarchical_allreduce_time(
@@ -121,3 +121,82 @@ def hierarchical_ring_crossover(
     if head_start <= 0 or loss_per_byte <= 0:
         return None
     return float(head_start / loss_per_byte)
+
+
+def multi_rail_ring_time(
+    nbytes: Scalars,
+    n_nodes: Scalars,
+    gpus_per_node: Scalars,
+    alpha: Scalars,
+    beta_intra: Scalars,
+    beta_inter: Scalars,
+    rails: Scalars,
+) -> Scalars:
+    """Time of R rings at once, each leaving every node through another network interface.
+
+    ``2 (N-1) (alpha + S/N max(f/beta_intra, 1/(R beta_inter)))``: what the schedule
+    `multi_rail_ring_all_reduce` costs. f is the part of the rings that a GPU hands on inside
+    its node: (R-1)/R where every GPU has an interface of its own, else 1, since some GPU has
+    none. `flat_ring_over_nodes_time` sets f = 1; both agree where the interfaces are the
+    narrow place.
+
+    Parameters as in `flat_ring_over_nodes_time`; `rails` divides `gpus_per_node`.
+    """
+    size, m, g, latency, intra, inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    )
+    per_node = check_count(rails, "rails")
+    if np.any(g % per_node != 0):
+        raise ValueError(f"rails ({rails!r}) must divide gpus_per_node ({gpus_per_node!r}).")
+    handed_on = np.where((m > 1) & (per_node == g), (g - 1) / g, 1.0)
+    across = np.where(m > 1, 1 / (per_node * inter), 0.0)
+    n = m * g
+    per_byte = np.maximum(handed_on / intra, across)
+    return as_seconds(2 * (n - 1) * (latency + size / n * per_byte))
+
+
+def two_level_all_to_all_time(
+    nbytes: Scalars,
+    n_nodes: Scalars,
+    gpus_per_node: Scalars,
+    alpha: Scalars,
+    beta_intra: Scalars,
+    beta_inter: Scalars,
+) -> Scalars:
+    """Time of an all-to-all that first regroups inside nodes, then goes between them.
+
+    ``(g-1) (alpha + S/(g beta_intra)) + (m-1) (alpha + S/(m beta_inter))``: few large
+    messages, in pairs, every GPU through its own network interface.
+
+    Parameters as in `hierarchical_allreduce_time`; S is the send buffer of one rank.
+    """
+    size, m, g, latency, intra, inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    )
+    inside = (g - 1) * (latency + size / (g * intra))
+    across = (m - 1) * (latency + size / (m * inter))
+    return as_seconds(inside + across)
+
+
+def in_network_allreduce_time(
+    nbytes: Scalars, n_ranks: Scalars, alpha: Scalars, beta: Scalars
+) -> Scalars:
+    """Time of an all-reduce whose sums a switch computes (NVLink SHARP, "NVLS").
+
+    ``2 alpha + (N+1)/N S/beta``. Each rank owns 1/N of the result: it has the switch read and
+    add that part from all N ranks, then has it written to all N. So a rank's link carries
+    S + S/N in each direction, where a ring's carries 2(N-1)/N S: below the bound that holds
+    for ranks which add themselves. That is why a bus bandwidth above the line rate is no
+    error of measurement.
+
+    Parameters and errors as in `alpha_beta_naive_allreduce`. This is a closed form only: a
+    Schedule has ranks and no switch.
+
+    References
+    ----------
+    Ishii and Wells (2022), "The NVLink-Network Switch", Hot Chips 34: N+1 sends and receives
+    with SHARP.
+    """
+    size, n, latency, bandwidth = arguments(nbytes, n_ranks, alpha, beta)
+    seconds = 2 * latency + (n + 1) / n * size / bandwidth
+    return as_seconds(np.where(n > 1, seconds, 0.0))

@@ -58,7 +58,7 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
     If its messages of a step leave over both kinds of link, they overlap where the ports
     take all of them at once; otherwise each round of messages pays the larger alpha, and the
     bytes follow each other. The transfers of a step that go through one network interface
-    share its bandwidth.
+    share its bandwidth, and so do those that go over one of the topology's shared links.
     """
     if not isinstance(topology, Topology):
         raise TypeError(
@@ -96,9 +96,26 @@ def _step_seconds(messages: MessageTable, topology: Topology, bytes_per_unit: fl
         if crossing.any():
             nic = topology.nic_of[ends[crossing]]
             units = _sum_at(nic, messages.units[crossing], int(nic.max()) + 1)
-            shared = between.alpha + units.max() * bytes_per_unit / between.beta
-            slowest = max(slowest, float(shared))
+            interface = between.alpha + units.max() * bytes_per_unit / between.beta
+            slowest = max(slowest, float(interface))
+    if topology.shared is not None:
+        slowest = max(slowest, _shared_seconds(messages, topology, crossing, bytes_per_unit))
     return slowest
+
+
+def _shared_seconds(
+    messages: MessageTable, topology: Topology, crossing: np.ndarray, bytes_per_unit: float
+) -> float:
+    """Time of the shared link that is busy longest: one latency, and all bytes over it."""
+    assert topology.shared is not None
+    message, link = topology.shared.routes(messages.src, messages.dst)
+    if not message.size:
+        return 0.0
+    alpha = np.where(crossing[message], topology.between.alpha, topology.inside.alpha)
+    latency = np.zeros(topology.shared.n_links)
+    np.maximum.at(latency, link, alpha)
+    units = _sum_at(link, messages.units[message], topology.shared.n_links)
+    return float((latency + units * bytes_per_unit / topology.shared.beta).max())
 
 
 def _sum_at(index: np.ndarray, units: np.ndarray, length: int) -> np.ndarray:
