@@ -147,8 +147,8 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
     ("all_reduce", "hierarchical"): Algorithm(
         hierarchical.hierarchical_all_reduce,
         _hierarchical_time,
-        "Jia et al. (2018), Highly Scalable Deep Learning Training System with Mixed-Precision, "
-        "section 3.3; three phases as in the lecture",
+        "Mikami et al. (2018), Massively Distributed SGD: ImageNet/ResNet-50 Training in a "
+        "Flash (there called 2D-torus all-reduce)",
         supports=can_be_cut,
         requirement=_NODES,
         options=("gpus_per_node",),

@@ -194,8 +194,7 @@ def in_network_allreduce_time(
 
     References
     ----------
-    Ishii and Wells (2022), "The NVLink-Network Switch", Hot Chips 34: N+1 sends and receives
-    with SHARP.
+    The bytes: NCCL's maintainers in NVIDIA/nccl#1083. The two latencies are this model's.
     """
     size, n, latency, bandwidth = arguments(nbytes, n_ranks, alpha, beta)
     seconds = 2 * latency + (n + 1) / n * size / bandwidth
