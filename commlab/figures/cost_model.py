@@ -27,9 +27,8 @@ from commlab.cost import (
     ring_tree_crossover,
 )
 from commlab.figures import style
-from commlab.overlap import bucket_timeline
 from commlab.topology import flat_topology
-from commlab.units import GIB, KIB, MIB, format_bytes, format_seconds
+from commlab.units import GIB, KIB, format_bytes, format_seconds
 
 POINTS = 41
 LINE = 2.0
@@ -183,110 +182,6 @@ def effective_bandwidth(
         "busbw": busbw,
         "half_size": half_size,
         "half_busbw": half_busbw,
-    }
-
-
-def bucket_overlap(
-    fig: Figure,
-    *,
-    bucket_nbytes: float,
-    backward_seconds: float,
-    nbytes: float,
-    n_ranks: int,
-    alpha: float,
-    beta: float,
-) -> dict[str, object]:
-    """Draw the backward pass and the buckets' all-reduces on one time axis.
-
-    Returns ``n_buckets``, ``start`` and ``end`` of every bucket, ``communication`` (all
-    buckets together), ``first_wait`` (until the first bucket is full), and ``exposed`` (what
-    is left after the backward pass), in seconds.
-    """
-    n_buckets = int(np.ceil(nbytes / bucket_nbytes))
-    bucket_seconds = float(alpha_beta_ring_allreduce(nbytes / n_buckets, n_ranks, alpha, beta))
-    start, end = bucket_timeline(n_buckets, backward_seconds, bucket_seconds)
-    communication = n_buckets * bucket_seconds
-    exposed = float(end[-1]) - backward_seconds
-
-    ax = style.single_axes(fig, **BARS | {"left": 0.17})
-    ax.broken_barh([(0, backward_seconds)], (-0.3, 0.6), facecolors=style.COMPUTE)
-    ax.broken_barh([(0, start[0])], (0.7, 0.6), facecolors=style.WAIT)
-    ax.broken_barh(_busy_spans(start, end), (0.7, 0.6), facecolors=style.COMMUNICATION)
-    if 1 < n_buckets <= 64:
-        ax.vlines(start[1:], 0.7, 1.3, color=style.PAPER, linewidth=0.8)
-    ax.plot([backward_seconds] * 2, [-0.5, 1.4], color=style.INK, linestyle="--", linewidth=1.0)
-    ax.set_yticks([0, 1], ["backward", "network"])
-    ax.set_ylim(1.95, -0.75)
-    ax.set_xlim(0, 1.02 * float(end[-1]))
-    style.round_ticks(ax.xaxis, float(end[-1]), "seconds")
-    ax.text(
-        0.008 * float(end[-1]),
-        1.48,
-        f"first bucket full after {format_seconds(float(start[0]))}; "
-        f"network busy for {format_seconds(communication)}",
-        color=style.INK,
-        fontsize=style.FONT_SIZE - 1.5,
-        verticalalignment="top",
-    )
-    ax.set_xlabel("time since the backward pass began")
-    count = "1 bucket" if n_buckets == 1 else f"{n_buckets} buckets"
-    style.title(ax, f"{count}: {format_seconds(exposed)} left after the backward pass")
-    return {
-        "n_buckets": n_buckets,
-        "start": start,
-        "end": end,
-        "communication": communication,
-        "first_wait": float(start[0]),
-        "exposed": exposed,
-    }
-
-
-def bucket_size_tradeoff(
-    fig: Figure,
-    *,
-    backward_seconds: float,
-    nbytes: float,
-    n_ranks: int,
-    alpha: float,
-    beta: float,
-) -> dict[str, object]:
-    """Draw total communication, wait for the first bucket and exposed rest against bucket size.
-
-    Returns ``bucket_nbytes``, ``communication``, ``first_wait``, ``exposed`` (seconds) and
-    ``best``, the bucket size with the shortest exposed rest.
-    """
-    n_buckets = np.arange(int(nbytes / MIB), 0, -1)
-    bucket_nbytes = nbytes / n_buckets
-    bucket_seconds = alpha_beta_ring_allreduce(bucket_nbytes, n_ranks, alpha, beta)
-    communication = n_buckets * bucket_seconds
-    first_wait = backward_seconds / n_buckets
-    # Either the last bucket follows the backward pass, or the network is never idle.
-    finish = np.maximum(backward_seconds + bucket_seconds, first_wait + communication)
-    exposed = finish - backward_seconds
-    best = int(np.argmin(exposed))
-    drawn = np.unique(len(n_buckets) - np.geomspace(1, len(n_buckets), POINTS).round().astype(int))
-
-    ax = style.single_axes(fig, **CURVES)
-    style.log_axis(ax.xaxis, float(bucket_nbytes[0]), float(bucket_nbytes[-1]), "bytes", 2, 2)
-    style.log_axis(ax.yaxis, 1e-5, 0.1, "seconds")
-    curves = (
-        (communication, style.COMMUNICATION, "network busy, all buckets"),
-        (first_wait, style.WAIT, "wait for the first bucket"),
-        (exposed, style.ALTERNATIVE, "left after the backward pass"),
-    )
-    for seconds, colour, label in curves:
-        ax.plot(bucket_nbytes[drawn], seconds[drawn], color=colour, linewidth=LINE, label=label)
-    _mark(ax, float(bucket_nbytes[best]), float(exposed[best]), "")
-    ax.set_xlabel("bucket b")
-    ax.set_ylabel("time")
-    style.title(ax, f"Least is left over with {format_bytes(float(bucket_nbytes[best]))} buckets")
-    style.legend(ax, loc="upper center", bbox_to_anchor=(0.62, 1.0))
-    return {
-        "bucket_nbytes": bucket_nbytes,
-        "communication": communication,
-        "first_wait": first_wait,
-        "exposed": exposed,
-        "best": float(bucket_nbytes[best]),
     }
 
 
@@ -512,13 +407,6 @@ _CONTENDERS = (
 
 def _nics(count: int) -> str:
     return "1 NIC" if count == 1 else f"{count} NICs"
-
-
-def _busy_spans(start: np.ndarray, end: np.ndarray) -> list[tuple[float, float]]:
-    """Join buckets that follow each other without a gap: a thousand bars become one."""
-    first = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
-    last = np.concatenate((first[1:] - 1, [len(start) - 1]))
-    return [(float(start[i]), float(end[j] - start[i])) for i, j in zip(first, last, strict=True)]
 
 
 def _mark(ax: Axes, x: float, y: float, text: str, offset: tuple[float, float] = (8, -12)) -> None:
