@@ -10,6 +10,7 @@ import numpy as np
 SECONDS_PER_YEAR = 365 * 24 * 3600
 # No link of this century moves less than 1 MB/s; such a number is a rate in GB/s.
 SLOWEST_PLAUSIBLE_BETA = 1e6
+SMALLEST_ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 
 def check_n_ranks(n_ranks: int, what: str = "n_ranks") -> int:
@@ -22,7 +23,7 @@ def check_n_ranks(n_ranks: int, what: str = "n_ranks") -> int:
 def check_count(values: object, what: str) -> np.ndarray:
     """Return an array of whole numbers from 1 up (as float64, ready for arithmetic)."""
     array = _numeric(values, what)
-    if not np.all(np.isfinite(array)) or np.any(array < 1) or np.any(array != np.floor(array)):
+    if not _all_finite_from(array, 1) or np.any(array != np.floor(array)):
         raise ValueError(f"{what} must be whole numbers, 1 or more; got {values!r}.")
     return array
 
@@ -30,7 +31,7 @@ def check_count(values: object, what: str) -> np.ndarray:
 def check_nbytes(nbytes: object, what: str = "nbytes") -> np.ndarray:
     """Return message sizes in bytes: finite, zero or more."""
     array = _numeric(nbytes, what)
-    if not np.all(np.isfinite(array)) or np.any(array < 0):
+    if not _all_finite_from(array, 0):
         raise ValueError(f"{what} is a number of bytes, zero or more; got {nbytes!r}.")
     return array
 
@@ -38,7 +39,7 @@ def check_nbytes(nbytes: object, what: str = "nbytes") -> np.ndarray:
 def check_alpha(alpha: object, what: str = "alpha") -> np.ndarray:
     """Return latencies in seconds per message: finite, zero or more."""
     array = _numeric(alpha, what)
-    if not np.all(np.isfinite(array)) or np.any(array < 0):
+    if not _all_finite_from(array, 0):
         raise ValueError(
             f"{what} is a time in seconds per message, zero or more; got {alpha!r}. "
             "Five microseconds is 5e-6."
@@ -52,12 +53,12 @@ def check_beta(beta: object, what: str = "beta") -> np.ndarray:
     Warns where a value is so small that GB/s were probably meant.
     """
     array = _numeric(beta, what)
-    if not np.all(np.isfinite(array)) or np.any(array <= 0):
+    if not _all_finite_from(array, SMALLEST_ABOVE_ZERO):
         raise ValueError(
             f"{what} is a bandwidth in bytes per second, above zero; got {beta!r}. "
             "450 GB/s is 450e9."
         )
-    if np.any(array < SLOWEST_PLAUSIBLE_BETA):
+    if array.min(initial=np.inf) < SLOWEST_PLAUSIBLE_BETA:
         warnings.warn(
             f"{what} = {beta!r} is below 1 MB/s. It is taken as bytes per second: "
             "if GB/s were meant, multiply by 1e9.",
@@ -86,7 +87,7 @@ def check_rank(rank: int, n_ranks: int, what: str = "root") -> int:
 
 def warn_if_absurd(seconds: np.ndarray) -> None:
     """Warn where a communication time is above a year."""
-    if np.any(seconds > SECONDS_PER_YEAR):
+    if np.max(seconds, initial=0.0) > SECONDS_PER_YEAR:
         warnings.warn(
             "the computed time is above a year: check the units "
             "(sizes in bytes, alpha in seconds, beta in bytes per second, so 450 GB/s is 450e9).",
@@ -95,13 +96,25 @@ def warn_if_absurd(seconds: np.ndarray) -> None:
         )
 
 
+def _all_finite_from(array: np.ndarray, lowest: float) -> bool:
+    """Tell whether all values are finite and at least ``lowest``.
+
+    Two passes that make no arrays; NaN is minimum and maximum of whatever holds one, and no
+    comparison with it is true.
+    """
+    return bool(array.min(initial=np.inf) >= lowest and array.max(initial=lowest) < np.inf)
+
+
 def _numeric(values: object, what: str) -> np.ndarray:
+    """Return the values as float64, read-only: a view of the caller's array where it fits."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "iufO" or isinstance(values, np.ma.MaskedArray):
             raise TypeError(f"{array.dtype} is no type of numbers")
-        return array.astype(np.float64)
+        floats = array.astype(np.float64, copy=False).view()
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{what} must be a number or an array of numbers; got {values!r}."
         ) from error
+    floats.flags.writeable = False
+    return floats

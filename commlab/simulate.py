@@ -1,4 +1,4 @@
-"""Run a schedule on buffers in memory, and write down every message.
+"""Run a schedule on buffers in memory.
 
 The ranks are a list of arrays. Anything that slices, adds in place and copies will do:
 numpy arrays here, torch tensors in `commlab.real`.
@@ -6,100 +6,17 @@ numpy arrays here, torch tensors in `commlab.real`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from commlab.ledger import Ledger, all_rows, ledger
 from commlab.schedule import REDUCE, Schedule, check_structure
 
 # Any array type that slices, adds in place and copies.
 Buffer = Any
-
-
-class Message(NamedTuple):
-    """One message: all chunks that ``src`` sends to ``dst`` in one step.
-
-    ``share`` is its size as a part of S, ``elements`` the number that really travelled.
-    """
-
-    step: int
-    src: int
-    dst: int
-    share: Fraction
-    elements: int
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """Every message of a run, exact in shares of S.
-
-    Three quantities that are easily confused are kept apart: the most that one rank sends
-    (`max_sent`), the most that one rank receives (`max_received`), and the sum over steps
-    of what the busiest rank of that step sends or receives (`critical`), which is what a
-    lock-step model charges for.
-    """
-
-    n_ranks: int
-    n_steps: int
-    messages: tuple[Message, ...]
-
-    @cached_property
-    def sent(self) -> tuple[Fraction, ...]:
-        """What each rank sends, in parts of S."""
-        return self._per_rank("src")
-
-    @cached_property
-    def received(self) -> tuple[Fraction, ...]:
-        """What each rank receives, in parts of S."""
-        return self._per_rank("dst")
-
-    @property
-    def max_sent(self) -> Fraction:
-        """The most that one rank sends, in parts of S."""
-        return max(self.sent)
-
-    @property
-    def max_received(self) -> Fraction:
-        """The most that one rank receives, in parts of S."""
-        return max(self.received)
-
-    @cached_property
-    def critical(self) -> Fraction:
-        """Sum over steps of the largest amount that one rank sends or receives in it."""
-        load: dict[tuple[int, str, int], Fraction] = defaultdict(Fraction)
-        for message in self.messages:
-            load[message.step, "out", message.src] += message.share
-            load[message.step, "in", message.dst] += message.share
-        busiest = [Fraction(0)] * self.n_steps
-        for (step, _, _), share in load.items():
-            busiest[step] = max(busiest[step], share)
-        return sum(busiest, Fraction(0))
-
-    @cached_property
-    def by_link(self) -> dict[tuple[int, int], Fraction]:
-        """What each ordered pair (src, dst) carries over the whole run, in parts of S."""
-        links: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
-        for message in self.messages:
-            links[message.src, message.dst] += message.share
-        return dict(links)
-
-    def elements_sent(self) -> tuple[int, ...]:
-        """Elements that each rank sent, as they were cut from the real buffers."""
-        totals = [0] * self.n_ranks
-        for message in self.messages:
-            totals[message.src] += message.elements
-        return tuple(totals)
-
-    def _per_rank(self, side: str) -> tuple[Fraction, ...]:
-        totals = [Fraction(0)] * self.n_ranks
-        for message in self.messages:
-            totals[getattr(message, side)] += message.share
-        return tuple(totals)
 
 
 @dataclass(frozen=True)
@@ -162,7 +79,11 @@ def simulate(
     check_structure(schedule)
     _check_buffers(schedule, buffers)
     counts = _counts_for(schedule, [len(buffer) for buffer in buffers], n_elements)
-    ranks = [_RankMemory(schedule, rank, buffers[rank], counts) for rank in range(len(buffers))]
+    chunks = zip(schedule.starts, schedule.ends, _touched_chunks(schedule), strict=True)
+    ranks = [
+        _RankMemory(*chunks_of_rank, buffer, counts)
+        for chunks_of_rank, buffer in zip(chunks, buffers, strict=True)
+    ]
     history = [[memory.snapshot() for memory in ranks]] if trace else None
     for step in schedule.steps:
         _run_step(step.transfers, ranks)
@@ -172,48 +93,19 @@ def simulate(
     return Result(finals, ledger(schedule, counts), history)
 
 
-def ledger(schedule: Schedule, counts: Sequence[int] | None = None) -> Ledger:
-    """Write down the messages of a schedule without running it.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    counts : sequence of int, optional
-        Elements of each chunk. Without them the messages' ``elements`` are zero.
-    """
-    check_structure(schedule)
-    elements = np.zeros(schedule.n_chunks, dtype=np.int64)
-    if counts is not None:
-        elements = np.asarray(counts, dtype=np.int64)
-    if elements.shape != (schedule.n_chunks,):
-        raise ValueError(
-            f"counts must give the elements of each of the {schedule.n_chunks} chunks; "
-            f"got {counts!r}."
-        )
-    messages = []
-    for index, step in enumerate(schedule.steps):
-        units: dict[tuple[int, int], int] = defaultdict(int)
-        length: dict[tuple[int, int], int] = defaultdict(int)
-        for src, dst, chunk, _ in step.transfers:
-            units[src, dst] += int(schedule.share_units[chunk])
-            length[src, dst] += int(elements[chunk])
-        for pair, share in units.items():
-            fraction = Fraction(share, schedule.unit_denominator)
-            messages.append(Message(index, *pair, fraction, length[pair]))
-    return Ledger(schedule.n_ranks, len(schedule.steps), tuple(messages))
-
-
 class _RankMemory:
     """The chunks of one rank, as views into one array."""
 
     def __init__(
-        self, schedule: Schedule, rank: int, buffer: Buffer, counts: Sequence[int]
+        self,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        touched: Sequence[int],
+        buffer: Buffer,
+        counts: Sequence[int],
     ) -> None:
-        starts, ends = schedule.starts[rank], schedule.ends[rank]
-        received = {int(chunk) for step in schedule.steps for chunk in step.chunk[step.dst == rank]}
-        read = {int(chunk) for step in schedule.steps for chunk in step.chunk[step.src == rank]}
         # Chunks of the result come first and in order, so that the result is one slice.
-        self.order = [*ends, *sorted((received | read | set(starts)) - set(ends))]
+        self.order = [*ends, *sorted({*starts, *touched} - set(ends))]
         self.held = set(starts)
         self.store = _empty_like(buffer, sum(counts[chunk] for chunk in self.order))
         self.views: dict[int, Buffer] = {}
@@ -235,6 +127,15 @@ class _RankMemory:
     def gather(self, chunks: Sequence[int]) -> Buffer:
         """Return the given chunks, which stand first in the store, as one array."""
         return self.store[: sum(len(self.views[chunk]) for chunk in chunks)]
+
+
+def _touched_chunks(schedule: Schedule) -> list[list[int]]:
+    """Return the chunks that each rank reads or writes in some step."""
+    n_ranks, n_chunks = schedule.n_ranks, schedule.n_chunks
+    _, src, dst, chunk = all_rows(schedule)
+    cells = np.unique(np.concatenate([src * n_chunks + chunk, dst * n_chunks + chunk]))
+    bounds = np.searchsorted(cells, np.arange(1, n_ranks) * n_chunks)
+    return [(cells_of_rank % n_chunks).tolist() for cells_of_rank in np.split(cells, bounds)]
 
 
 def _run_step(transfers: list[Any], ranks: list[_RankMemory]) -> None:
@@ -294,29 +195,25 @@ def _check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
 
 
 def _counts_for(schedule: Schedule, lengths: Sequence[int], n_elements: int | None) -> list[int]:
-    """Return the elements of each chunk that fit buffers of these lengths.
+    """Return the elements of each chunk that fit buffers of these lengths."""
+    held = np.concatenate([*schedule.chunk_arrays("starts")])
+    bounds_of_ranks = np.cumsum([0, *(len(chunks) for chunks in schedule.starts)])
 
-    Each chunk that a rank starts with is rounded by less than one element, so the lengths
-    leave few sizes of S to try.
-    """
-    if n_elements is not None:
-        candidates = [n_elements]
-    else:
-        held = [chunk for chunks in schedule.starts for chunk in chunks]
-        units = int(schedule.share_units[held].sum())
-        scale = schedule.unit_denominator
-        total = sum(lengths)
-        lowest = max(0, (total - len(held)) * scale // units) if units else 0
-        highest = -(-(total + len(held)) * scale // units) if units else 0
-        candidates = list(range(lowest, highest + 1))
+    def lengths_for(counts: np.ndarray) -> list[int]:
+        bounds = np.cumsum(np.concatenate([[0], counts[held]]))
+        return np.diff(bounds[bounds_of_ranks]).tolist()
+
+    sizes = _sizes_to_try(schedule, lengths) if n_elements is None else [n_elements]
     fitting = set()
-    for candidate in candidates:
-        counts = tuple(schedule.chunk_counts(candidate).tolist())
-        if [sum(counts[chunk] for chunk in chunks) for chunks in schedule.starts] == [*lengths]:
-            fitting.add(counts)
+    for size in sizes:
+        counts = schedule.chunk_counts(size)
+        if lengths_for(counts) == [*lengths]:
+            fitting.add(tuple(counts.tolist()))
     if not fitting:
-        likely = schedule.chunk_counts(candidates[len(candidates) // 2]).tolist()
-        wanted = [sum(likely[chunk] for chunk in chunks) for chunks in schedule.starts]
+        if n_elements is None:
+            units = int(schedule.share_units[held].sum())
+            n_elements = sum(lengths) * schedule.unit_denominator // max(1, units)
+        wanted = lengths_for(schedule.chunk_counts(n_elements))
         raise ValueError(
             f"the buffers are ragged: their lengths are {[*lengths]}, but this "
             f"{schedule.collective} needs {wanted} elements on its ranks, or the like."
@@ -327,6 +224,27 @@ def _counts_for(schedule: Schedule, lengths: Sequence[int], n_elements: int | No
             "pass n_elements, the elements of the full vector S."
         )
     return list(fitting.pop())
+
+
+def _sizes_to_try(schedule: Schedule, lengths: Sequence[int]) -> range:
+    """Return the sizes of S that buffers of these lengths leave possible.
+
+    Chunk bounds are rounded down, so a run of neighbouring chunks differs from its share
+    of S by less than one element: each rank leaves few sizes, all ranks together fewer.
+    """
+    if schedule.counts is not None:
+        return range(1)  # the counts are what they are, at any size
+    lowest, highest = 0, None
+    for chunks, length in zip(schedule.chunk_arrays("starts"), lengths, strict=True):
+        units = int(schedule.share_units[chunks].sum())
+        if units == 0:
+            continue
+        n_runs = 1 + int(np.count_nonzero(np.diff(chunks) != 1))
+        scale = schedule.unit_denominator
+        lowest = max(lowest, (length - n_runs) * scale // units + 1)
+        below = -(-(length + n_runs) * scale // units) - 1
+        highest = below if highest is None else min(highest, below)
+    return range(1) if highest is None else range(lowest, highest + 1)
 
 
 def _empty_like(buffer: Buffer, length: int) -> Buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
@@ -95,6 +96,39 @@ def test_ledger_is_exact_in_shares(n_ranks: int) -> None:
         assert exchanged.critical == part
 
 
+@pytest.mark.parametrize("n_ranks", [1, *RANKS])
+def test_ledger_equals_a_plain_loop(n_ranks: int) -> None:
+    for schedule in all_schedules(n_ranks):
+        counts = schedule.chunk_counts(37).tolist()
+        wanted = []
+        for index, step in enumerate(schedule.steps):
+            packed: dict = defaultdict(lambda: [Fraction(0), 0])
+            for src, dst, chunk, _ in step.transfers:
+                packed[src, dst][0] += schedule.shares[chunk]
+                packed[src, dst][1] += counts[chunk]
+            wanted += [(index, *pair, *amounts) for pair, amounts in sorted(packed.items())]
+        book = ledger(schedule, counts)
+        assert list(book.messages) == wanted
+        for rank in range(n_ranks):
+            assert book.sent[rank] == sum(m[3] for m in wanted if m[1] == rank)
+            assert book.received[rank] == sum(m[3] for m in wanted if m[2] == rank)
+            assert book.elements_sent()[rank] == sum(m[4] for m in wanted if m[1] == rank)
+        for pair, share in book.by_link.items():
+            assert share == sum(m[3] for m in wanted if m[1:3] == pair)
+
+
+def test_ledger_is_exact_beyond_64_bits() -> None:
+    """300 messages of almost S, in units of S / 2^55."""
+    unit = Fraction(1, 2**55)
+    forth, back = Step([0], [1], [0], 0), Step([1], [0], [0], 0)
+    pair = [[0, 1]] * 2
+    schedule = Schedule("any", 2, [1 - unit, unit], pair, pair, [forth, back] * 300)
+    book = ledger(schedule)
+    assert book.sent == book.received == (300 * (1 - unit),) * 2
+    assert book.critical == 600 * (1 - unit)
+    assert book.by_link == {(0, 1): 300 * (1 - unit), (1, 0): 300 * (1 - unit)}
+
+
 @pytest.mark.parametrize("n_ranks", RANKS)
 def test_ledger_adds_up(n_ranks: int) -> None:
     for schedule in all_schedules(n_ranks):
@@ -172,6 +206,53 @@ def test_a_doubt_about_the_size_is_asked_for() -> None:
         simulate(schedule, [np.arange(2)])
     kept = simulate(schedule, [np.arange(2)], n_elements=3).buffers[0]
     np.testing.assert_array_equal(kept, [0, 1])
+
+
+def test_the_sizes_that_fit_are_those_found_by_trying_all() -> None:
+    """Random shares on random ranks; every size of S up to 80 is tried by hand."""
+    rng = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(400):
+        n_chunks, denominator = int(rng.integers(1, 6)), int(rng.integers(1, 10))
+        shares = [Fraction(int(rng.integers(0, 6)), denominator) for _ in range(n_chunks)]
+        chunks = [
+            rng.permutation(n_chunks)[: rng.integers(0, n_chunks + 1)].tolist()
+            for _ in range(rng.integers(1, 4))
+        ]
+        if not any(shares[chunk] for held in chunks for chunk in held):
+            continue  # any size fits ranks that start with nothing
+        schedule = Schedule("any", len(chunks), shares, chunks, chunks, [])
+
+        def lengths_at(size: int, schedule: Schedule = schedule) -> list[int]:
+            counts = schedule.chunk_counts(size)
+            return [int(counts[list(held)].sum()) for held in schedule.starts]
+
+        lengths = lengths_at(int(rng.integers(0, 16)))
+        if rng.random() < 0.3:
+            lengths[0] += 1
+        fitting = {
+            tuple(schedule.chunk_counts(size).tolist())
+            for size in range(80)
+            if lengths_at(size) == lengths
+        }
+        buffers = [np.arange(length) for length in lengths]
+        outcomes.add(min(len(fitting), 2))
+        if len(fitting) == 1:
+            simulate(schedule, buffers)
+        else:
+            message = "ragged" if not fitting else "pass n_elements"
+            with pytest.raises(ValueError, match=message):
+                simulate(schedule, buffers)
+    assert outcomes == {0, 1, 2}
+
+
+def test_explicit_counts_need_no_rank_with_all_of_s() -> None:
+    halves = [Fraction(1, 2)] * 2
+    schedule = Schedule("any", 2, halves, [[0], [1]], [[0], [1]], [], counts=[5, 1])
+    lengths = [buffer.size for buffer in simulate(schedule, [np.arange(5), np.arange(1)]).buffers]
+    assert lengths == [5, 1]
+    with pytest.raises(ValueError, match=r"needs \[5, 1\] elements"):
+        simulate(schedule, [np.arange(3), np.arange(3)])
 
 
 def test_the_ledger_knows_directions_and_packed_elements() -> None:

@@ -74,11 +74,11 @@ def alpha_beta_bruck_all_to_all(
 
 def _ones_below(n: np.ndarray) -> np.ndarray:
     """Count the ones in the binary numbers 0 to n-1."""
-    total = np.zeros_like(n)
-    digit = 1.0
-    while np.any(digit < n):
-        whole_periods = np.floor(n / (2 * digit)) * digit
-        rest = np.clip(n % (2 * digit) - digit, 0, None)
-        total = total + whole_periods + rest
-        digit *= 2
+    whole = n.astype(np.int64)
+    total = np.zeros_like(whole)
+    for digit in range(int(whole.max(initial=1)).bit_length()):
+        # Of each 2^(digit+1) numbers in a row, the upper half have a one there.
+        period = 2 << digit
+        in_upper_half = np.maximum((whole & (period - 1)) - period // 2, 0)
+        total += (whole // period) * (period // 2) + in_upper_half
     return total
