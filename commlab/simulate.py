@@ -77,8 +77,8 @@ def simulate(
     A chunk that a rank does not hold reads as NaN, or as a garbage integer.
     """
     check_structure(schedule)
-    _check_buffers(schedule, buffers)
-    counts = _counts_for(schedule, [len(buffer) for buffer in buffers], n_elements)
+    check_buffers(schedule, buffers)
+    counts = counts_for(schedule, [len(buffer) for buffer in buffers], n_elements)
     chunks = zip(schedule.starts, schedule.ends, _touched_chunks(schedule), strict=True)
     ranks = [
         _RankMemory(*chunks_of_rank, buffer, counts)
@@ -114,7 +114,7 @@ class _RankMemory:
             self.views[chunk] = self.store[position : position + counts[chunk]]
             position += counts[chunk]
         for chunk in set(self.order) - set(starts):
-            self.views[chunk][...] = _garbage(buffer)
+            self.views[chunk][...] = garbage(buffer)
         position = 0
         for chunk in starts:
             self.views[chunk][...] = buffer[position : position + counts[chunk]]
@@ -156,7 +156,8 @@ def _run_step(transfers: list[Any], ranks: list[_RankMemory]) -> None:
         ranks[row.dst].held.add(row.chunk)
 
 
-def _check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
+def check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
+    """Refuse buffers that no rank of this schedule could start with."""
     if len(buffers) != schedule.n_ranks:
         raise ValueError(
             f"the schedule has {schedule.n_ranks} ranks, so give it {schedule.n_ranks} buffers; "
@@ -194,7 +195,7 @@ def _check_buffers(schedule: Schedule, buffers: Sequence[Buffer]) -> None:
         raise ValueError(f"all buffers must have one dtype; got {told}.")
 
 
-def _counts_for(schedule: Schedule, lengths: Sequence[int], n_elements: int | None) -> list[int]:
+def counts_for(schedule: Schedule, lengths: Sequence[int], n_elements: int | None) -> list[int]:
     """Return the elements of each chunk that fit buffers of these lengths."""
     held = np.concatenate([*schedule.chunk_arrays("starts")])
     bounds_of_ranks = np.cumsum([0, *(len(chunks) for chunks in schedule.starts)])
@@ -257,7 +258,7 @@ def _copy(buffer: Buffer) -> Buffer:
     return buffer.clone() if hasattr(buffer, "clone") else buffer.copy()
 
 
-def _garbage(buffer: Buffer) -> float | int:
+def garbage(buffer: Buffer) -> float | int:
     """A value that shows when somebody reads a chunk that was never filled."""
     if isinstance(buffer, np.ndarray) and buffer.dtype.kind in "iu":
         return int(np.iinfo(buffer.dtype).max) // 3

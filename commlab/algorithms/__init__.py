@@ -16,6 +16,7 @@ from commlab.algorithms.doubling import (
     recursive_doubling_all_reduce,
     recursive_halving_reduce_scatter,
 )
+from commlab.algorithms.gloo import gloo_ring_all_reduce
 from commlab.algorithms.hierarchical import hierarchical_all_reduce
 from commlab.algorithms.naive import naive_all_reduce
 from commlab.algorithms.node_size import usual_gpus_per_node
@@ -52,6 +53,7 @@ __all__ = [
     "bruck_all_to_all",
     "direct_all_to_all",
     "double_binary_tree_all_reduce",
+    "gloo_ring_all_reduce",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",
     "multi_rail_ring_all_reduce",

@@ -5,5 +5,6 @@ only the processes it starts do, and ``commlab.real.workers``, where the work is
 """
 
 from commlab.real.launch import RankError, run
+from commlab.real.schedules import RealResult, differing_from_gloo, run_schedule
 
-__all__ = ["RankError", "run"]
+__all__ = ["RankError", "RealResult", "differing_from_gloo", "run", "run_schedule"]
