@@ -99,7 +99,8 @@ def test_licences_are_whole():
 
 
 def test_the_whole_lecture_stands():
-    assert [path.name[:2] for path in notebooks()] == [f"{n:02d}" for n in range(1, 8)]
+    sections = [path.name[:2] for path in notebooks() if path.name[0].isdigit()]
+    assert sections == [f"{n:02d}" for n in range(1, 8)]
 
 
 FIXED_NAMES = """

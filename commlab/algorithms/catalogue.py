@@ -228,7 +228,7 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
     ("all_to_all", "two_level"): Algorithm(
         all_to_all.two_level_all_to_all,
         _two_level_time,
-        "regrouping by rail, as DeepSeek-V3's dispatch and NCCL's PXN do between nodes "
+        "regrouping by rail inside the node, then between nodes, as NCCL's PXN does "
         "(NVIDIA/nccl#866)",
         supports=can_be_cut,
         requirement=_NODES,
