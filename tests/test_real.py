@@ -7,21 +7,24 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import nbformat
 import numpy as np
-import psutil
 import pytest
+from jupyter_client.manager import start_new_kernel
+from leftovers import ROOT, TESTS, processes_of, python, wait_until
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError
 
 import commlab
 from commlab.algorithms import ring_reduce_scatter
 from commlab.real import RankError, launch, measure, run
 from commlab.units import KIB, MIB
 
-TESTS = Path(__file__).parent
-ROOT = TESTS.parent
+# What a cell of a notebook needs to find the same as `python` does.
+CELL_PATHS = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(TESTS)!r}]"
 RUNS_AT_ONCE = 30 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 2
 
 
@@ -30,36 +33,6 @@ def scratch(tmp_path, monkeypatch):
     """A folder of this test alone for everything that `run` puts on the disk."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
-
-
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """Living helpers and ranks whose files are in this folder."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            is_ours = str(folder) in " ".join(process.cmdline())
-            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
-def wait_until(condition, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()
-
-
-def python(script: str, **environment: str) -> dict:
-    """Arguments of subprocess for a script that finds commlab and these tests' workers."""
-    paths = os.pathsep.join([str(ROOT), str(TESTS)])
-    return {
-        "args": [sys.executable, "-c", script],
-        "env": os.environ | {"PYTHONPATH": paths} | environment,
-        "text": True,
-    }
 
 
 # ---------------------------------------------------------------------------------------
@@ -121,9 +94,72 @@ def test_ddp_divides_first_and_broadcasts_buffers():
         assert rank["bucket_bytes"] == 25 * MIB
 
 
-def test_spawned_ranks_give_the_same(monkeypatch):
-    monkeypatch.setattr(launch, "_start_method", lambda: "spawn")
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_ranks_that_are_not_forked_give_the_same(monkeypatch, scratch, method):
+    # spawn is the way of macOS and Windows.
+    monkeypatch.setattr(launch, "_start_method", lambda: method)
     assert run("real_workers:add_one", ranks=2, start=0.5) == [2.0, 2.0]
+    with pytest.raises(RankError, match="rank 1 was ended by signal 9"):
+        run("real_workers:kill_rank_1", ranks=2)
+    assert processes_of(scratch) == []
+    assert list(scratch.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------
+# The line that says how far a run is
+
+ADD_ONE = "from commlab.real import run; print(run('real_workers:add_one', ranks=2, start=0.5))"
+
+
+def last_line_on_screen(written: str) -> str:
+    """What a terminal shows in the end: a carriage return goes back, and text overwrites."""
+    screen: list[str] = []
+    for part in written.split("\r"):
+        screen[: len(part)] = part
+    return "".join(screen)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the pseudo-terminals of Unix")
+def test_a_terminal_shows_a_line_that_vanishes():
+    ours, theirs = os.openpty()
+    done = subprocess.run(**python(ADD_ONE), stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    os.close(theirs)
+    written = b""
+    with contextlib.suppress(OSError):  # Linux says in this way that the other end is closed.
+        while part := os.read(ours, 4096):
+            written += part
+    os.close(ours)
+    text = written.decode()
+    assert done.stdout == "[2.0, 2.0]\n"
+    assert "2 ranks are starting, " in text and " s (at most 60 s)" in text
+    assert last_line_on_screen(text).strip() == ""
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("somebody_watches", [True, False])
+def test_a_notebook_shows_a_line_only_to_somebody_who_watches(somebody_watches):
+    script = f"{CELL_PATHS}; from commlab.real import _progress\n"
+    script += f"_progress.NOTEBOOK_DELAY_SECONDS = 0\n{ADD_ONE}"
+    messages: list[dict] = []
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        client.execute_interactive(
+            script, allow_stdin=somebody_watches, output_hook=messages.append, timeout=60
+        )
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    kinds = [m["msg_type"] for m in messages if m["msg_type"] not in ("status", "execute_input")]
+    shown = [m["content"]["data"]["text/html"] for m in messages if "data" in m["content"]]
+    printed = "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
+    assert printed == "[2.0, 2.0]\n"
+    if somebody_watches:
+        assert kinds.count("display_data") == 1
+        assert "2 ranks are starting" in shown[0]
+        assert shown[-1] == ""
+    else:
+        # What nbclient and nbval would store, or compare.
+        assert kinds == ["stream"]
 
 
 # ---------------------------------------------------------------------------------------
@@ -261,6 +297,49 @@ run('real_workers:hang_except_rank_0', ranks=3)
         _, err = caller.communicate(timeout=10)
     assert caller.returncode != 0
     assert ("KeyboardInterrupt" in err) == (how == signal.SIGINT)
+
+
+def test_nothing_outlives_a_caller_that_is_killed_at_once(tmp_path):
+    # The helper is still importing torch, which takes it seconds.
+    script = "from commlab.real import run; run('real_workers:hang_except_rank_0', ranks=3)"
+    with subprocess.Popen(**python(script, TMPDIR=str(tmp_path))) as caller:
+        assert wait_until(lambda: processes_of(tmp_path), 40)
+        caller.kill()
+        assert wait_until(lambda: not processes_of(tmp_path), 5)
+        assert wait_until(lambda: not list(tmp_path.iterdir()), 5)
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_nothing_outlives_a_cell_that_runs_out_of_time(tmp_path, interrupt):
+    cell = f"""{CELL_PATHS}
+import tempfile
+tempfile.tempdir = {str(tmp_path)!r}
+from commlab.real import run
+run("real_workers:hang_except_rank_0", ranks=3, timeout=600)
+"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    client = NotebookClient(
+        notebook, timeout=6, kernel_name="python3", interrupt_on_timeout=interrupt
+    )
+    errors: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            client.execute()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    assert wait_until(lambda: processes_of(tmp_path), 40)
+    thread.join()
+    assert wait_until(lambda: not processes_of(tmp_path), 5)
+    assert wait_until(lambda: not list(tmp_path.iterdir()), 5)
+    if interrupt:
+        # The cell is told by an interrupt, and the notebook keeps what it raised.
+        assert notebook.cells[0].outputs[-1].ename == "KeyboardInterrupt"
+    else:
+        assert isinstance(errors[0], CellTimeoutError)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,16 @@
 only the processes it starts do, and ``commlab.real.workers``, where the work is written.
 """
 
+from commlab.real.deadlock import DeadlockReport, deadlock_lab
 from commlab.real.launch import RankError, run
 from commlab.real.schedules import RealResult, differing_from_gloo, run_schedule
 
-__all__ = ["RankError", "RealResult", "differing_from_gloo", "run", "run_schedule"]
+__all__ = [
+    "DeadlockReport",
+    "RankError",
+    "RealResult",
+    "deadlock_lab",
+    "differing_from_gloo",
+    "run",
+    "run_schedule",
+]

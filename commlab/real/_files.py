@@ -12,6 +12,7 @@ JOB = "job.json"
 FAILURE = "failure.json"
 HELPER_LOG = "helper.log"
 MEETING_POINT = "meeting_point"
+STATES = "states.json"
 
 
 def result(rank: int) -> str:
@@ -27,6 +28,21 @@ def report(rank: int) -> str:
 def output(rank: int, stream: str) -> str:
     """File name of what a rank printed on ``stream`` ("out" or "err")."""
     return f"rank{rank}.{stream}.txt"
+
+
+def journal(rank: int) -> str:
+    """File name of the collectives that a rank has entered and left, one a line."""
+    return f"rank{rank}.journal.jsonl"
+
+
+def stack(rank: int) -> str:
+    """File name of the lines on which a rank's threads were while it should have been done."""
+    return f"rank{rank}.stack.txt"
+
+
+def flight(rank: int) -> str:
+    """File name of what PyTorch's flight recorder holds on a rank."""
+    return f"rank{rank}.flight.json"
 
 
 def write_json(path: Path, data: object) -> None:

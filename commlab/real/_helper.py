@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import select
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,6 +28,8 @@ SETTLE_SECONDS = 0.5
 # Taken by whoever ends the run, and never given back: killed ranks look like failed ones, and
 # the main thread must not leave while the other one still clears up.
 _ending = threading.Lock()
+# Only Unix waits for two pipes at once. Windows needs no pause: it does not fork.
+_CAN_PAUSE = os.name == "posix"
 
 
 class _UnknownWorkerError(LookupError):
@@ -35,6 +40,8 @@ def main() -> int:
     """Run one job to its end. Returns 0 if every rank finished."""
     folder = Path(sys.argv[1])
     job = _files.read_json(folder / _files.JOB)
+    watchman = _Watchman(folder)
+    watchman.start()
     try:
         worker = _import_worker(job["worker"])
     except _UnknownWorkerError as error:
@@ -48,18 +55,72 @@ def main() -> int:
         context.Process(target=one_rank.main, args=(folder, job, rank, worker), name=f"rank {rank}")
         for rank in range(job["ranks"])
     ]
+    if job["start_method"] == "fork":
+        # A process should have a single thread when it forks.
+        watchman.pause()
     for process in processes:
         process.start()
-    # Only now: a process should have a single thread when it forks.
-    threading.Thread(target=_end_with_parent, args=(folder, processes), daemon=True).start()
+        watchman.processes.append(process)
+    if job["start_method"] == "fork":
+        watchman.start()
 
     failure = _watch(folder, processes)
+    if failure is not None:
+        _let_others_end(processes, job["linger"])
     _ending.acquire()
+    _write_states(folder, processes)
     if failure is None:
         return 0
     _end(processes)
     _files.write_json(folder / _files.FAILURE, {"refused": False, **failure})
     return 1
+
+
+class _Watchman:
+    """A thread that ends the run when the parent says so on stdin, or is gone (end-of-file).
+
+    Attributes
+    ----------
+    processes : list
+        The ranks that exist by now.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.processes: list[BaseProcess] = []
+        self._folder = folder
+        self._thread: threading.Thread | None = None
+        self._pause_read = self._pause_write = -1
+
+    def start(self) -> None:
+        if _CAN_PAUSE:
+            self._pause_read, self._pause_write = os.pipe()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """End the thread; `start` makes another one."""
+        assert self._thread is not None
+        os.close(self._pause_write)
+        self._thread.join()
+        os.close(self._pause_read)
+
+    def _watch(self) -> None:
+        if _CAN_PAUSE:
+            ready, _, _ = select.select([0, self._pause_read], [], [])
+            if 0 not in ready:
+                return
+        # Not sys.stdin: its lock would be held while we wait.
+        parent_is_there = os.read(0, 1) != b""
+        _ending.acquire()
+        if parent_is_there:
+            _write_states(self._folder, self.processes)
+        _end(self.processes)
+        if not parent_is_there:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+            # Also a rank that was being started at this very moment.
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
 
 
 def _import_worker(name: str) -> Callable[..., object]:
@@ -95,7 +156,7 @@ def _first_failure(folder: Path, processes: Sequence[BaseProcess]) -> dict[str, 
     report = reports[rank]
     message = f"rank {rank} failed: {report['cause']} ({report['where']})"
     if _has_lost_a_peer(report):
-        _let_others_end(processes)
+        _let_others_end(processes, SETTLE_SECONDS)
         reports = _read_reports(folder, len(processes))
         waiting = [one for one in reports if _has_lost_a_peer(reports[one])]
         left = [
@@ -123,22 +184,34 @@ def _has_lost_a_peer(report: dict) -> bool:
     return any(sign in report["cause"] for sign in _SIGNS_OF_A_LOST_PEER)
 
 
-def _let_others_end(processes: Sequence[BaseProcess]) -> None:
+def _let_others_end(processes: Sequence[BaseProcess], seconds: float) -> None:
     """Wait a moment for the ranks that miss the same peer, or are about to finish."""
-    deadline = time.monotonic() + SETTLE_SECONDS
+    deadline = time.monotonic() + seconds
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
 
 
-def _end_with_parent(folder: Path, processes: Sequence[BaseProcess]) -> None:
-    """Stop everything when the parent says so on stdin, or is gone (end-of-file)."""
-    # Not sys.stdin: its lock would be held while we wait.
-    parent_is_there = os.read(0, 1) != b""
-    _ending.acquire()
-    _end(processes)
-    if not parent_is_there:
-        shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)
+def _write_states(folder: Path, processes: Sequence[BaseProcess]) -> None:
+    """Write down how each rank has ended, or what it is doing, before any of them is killed."""
+    states = [
+        {"status": process.exitcode, "stopped": process.exitcode is None and _is_stopped(process)}
+        for process in processes
+    ]
+    _files.write_json(folder / _files.STATES, states)
+
+
+def _is_stopped(process: BaseProcess) -> bool:
+    """Whether a living process is held by SIGSTOP or a debugger, as the system sees it."""
+    stat = Path(f"/proc/{process.pid}/stat")
+    if stat.exists():
+        # "pid (name) state …", and the name may hold spaces and brackets.
+        state = stat.read_text().rpartition(")")[2].split()[0]
+    elif os.name == "posix":
+        command = ["ps", "-o", "state=", "-p", str(process.pid)]
+        state = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    else:
+        return False  # Windows stops no process.
+    return state[:1].upper() == "T"
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:

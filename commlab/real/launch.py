@@ -25,13 +25,20 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from commlab.real import _files
+from commlab.real._progress import progress_line
 
 # How long the helper may take to end its ranks before it is killed with them.
 GRACE_SECONDS = 3.0
+# How long killed processes may take to disappear.
+VANISH_SECONDS = 2.0
+# How often the progress line is brought up to date.
+PROGRESS_SECONDS = 0.5
 
 
 class RankError(RuntimeError):
@@ -75,7 +82,8 @@ def run(
     -------
     list
         What each rank's worker returned, in rank order: plain data (numbers, strings, lists,
-        dictionaries). What the ranks print comes out at the end, sorted by rank.
+        dictionaries). What the ranks print comes out at the end, sorted by rank. Meanwhile a
+        terminal or a live notebook shows a line that says how far the run is.
 
     Raises
     ------
@@ -85,32 +93,64 @@ def run(
     RankError
         If a rank raises or dies, or if the time is up. No process is left behind.
     """
+    job = make_job(worker, ranks, timeout, arguments)
+    with temporary_folder() as folder:
+        try:
+            run_job(folder, job)
+        finally:
+            _show_output(folder, ranks)
+        return [_files.read_json(folder / _files.result(rank)) for rank in range(ranks)]
+
+
+def make_job(
+    worker: str | Callable[..., object],
+    ranks: int,
+    timeout: float,
+    arguments: Mapping[str, object],
+    linger: float = 0.0,
+) -> dict[str, object]:
+    """Check what `run` was asked for and write it down for the helper.
+
+    ``linger`` is how many seconds the other ranks may go on after one has failed; by default
+    they are ended at once.
+    """
     _check_numbers(ranks, timeout)
-    job = {
+    return {
         "worker": _worker_name(worker),
         "ranks": ranks,
         "timeout": timeout,
         "arguments": _plain(arguments),
         "start_method": _start_method(),
+        "linger": linger,
     }
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make the folder of one run; it is removed at the end, by the helper if we are killed."""
+    # A folder that a killed process is still writing to must not hide the real error.
+    with tempfile.TemporaryDirectory(prefix="commlab-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def run_job(
+    folder: Path, job: dict[str, Any], environment: Mapping[str, str] | None = None
+) -> None:
+    """Run a job in a folder, where results, reports and outputs are found afterwards.
+
+    ``environment`` is added to the ranks' environment. Raises as `run` does; leaves no process.
+    """
     if not _is_installed("torch"):
         raise RankError(
             f"PyTorch is not installed for {sys.executable}: install the environment of this book."
         )
-    # A folder that a killed process is still writing to must not hide the real error.
-    with tempfile.TemporaryDirectory(prefix="commlab-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        _files.write_json(folder / _files.JOB, job)
-        try:
-            status = _run_helper(folder, ranks, timeout)
-        finally:
-            _show_output(folder, ranks)
-        if status != 0:
-            _raise_failure(folder, status)
-        return [_files.read_json(folder / _files.result(rank)) for rank in range(ranks)]
+    _files.write_json(folder / _files.JOB, job)
+    status = _run_helper(folder, job["ranks"], job["timeout"], environment or {})
+    if status != 0:
+        _raise_failure(folder, status)
 
 
-def _run_helper(folder: Path, ranks: int, timeout: float) -> int:
+def _run_helper(folder: Path, ranks: int, timeout: float, environment: Mapping[str, str]) -> int:
     """Start the helper, wait for it and return its exit status; leave no process behind."""
     process = None
     try:
@@ -120,13 +160,13 @@ def _run_helper(folder: Path, ranks: int, timeout: float) -> int:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=_environment() | dict(environment),
                 # Out of our process group: Ctrl-C reaches this process alone, which then
                 # ends the others in good order.
                 start_new_session=True,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
-        return process.wait(timeout)
+        return _wait(process, folder, ranks, timeout)
     except subprocess.TimeoutExpired:
         raise RankError(_why_late(folder, ranks, timeout)) from None
     finally:
@@ -136,10 +176,41 @@ def _run_helper(folder: Path, ranks: int, timeout: float) -> int:
             _stop(process)
 
 
+def _wait(process: subprocess.Popen, folder: Path, ranks: int, timeout: float) -> int:
+    """Wait for the helper's exit status, and meanwhile say how far the run is."""
+    start = time.monotonic()
+    with progress_line() as show:
+        while True:
+            elapsed = time.monotonic() - start
+            try:
+                return process.wait(min(PROGRESS_SECONDS, max(0.0, timeout - elapsed)))
+            except subprocess.TimeoutExpired:
+                if elapsed >= timeout:
+                    raise
+            show(
+                f"{_how_far(folder, ranks)}, {time.monotonic() - start:.0f} s "
+                f"(at most {timeout:g} s)"
+            )
+
+
+def _how_far(folder: Path, ranks: int) -> str:
+    started, finished = _progress(folder, ranks)
+    if len(started) < ranks:
+        return f"{ranks} ranks are starting"
+    return f"{ranks} ranks at work, {len(finished)} done"
+
+
+def _progress(folder: Path, ranks: int) -> tuple[list[int], list[int]]:
+    """Which ranks have started and which have finished, from the files that are there now."""
+    started = [rank for rank in range(ranks) if (folder / _files.output(rank, "out")).exists()]
+    finished = [rank for rank in range(ranks) if (folder / _files.result(rank)).exists()]
+    return started, finished
+
+
 def _stop(process: subprocess.Popen) -> None:
     """End the helper and its ranks, and wait until they are gone."""
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # It may have ended by itself.
+    with contextlib.suppress(OSError):  # It may have ended by itself.
         process.stdin.write(b"stop")
         process.stdin.close()
     try:
@@ -148,8 +219,17 @@ def _stop(process: subprocess.Popen) -> None:
         process.kill()
         process.wait()
     if process.returncode < 0 and hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process.pid)
+
+
+def _kill_group(group: int) -> None:
+    """Kill what a killed helper has left of its process group, and see it go."""
+    deadline = time.monotonic() + VANISH_SECONDS
+    # Raised once nobody is left; on macOS the second one, while the dead are not yet buried.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < deadline:
+            os.killpg(group, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def _environment() -> dict[str, str]:
@@ -224,7 +304,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _plain(arguments: dict[str, object]) -> dict[str, object]:
+def _plain(arguments: Mapping[str, object]) -> dict[str, object]:
     """Return the arguments; refuse what JSON cannot carry."""
     for name, value in arguments.items():
         try:
@@ -234,7 +314,7 @@ def _plain(arguments: dict[str, object]) -> dict[str, object]:
                 f"the argument {name!r} ({type(value).__name__}) cannot travel to the ranks: pass "
                 "numbers, strings, lists or dictionaries (for an array, array.tolist())."
             ) from error
-    return arguments
+    return dict(arguments)
 
 
 def _show_output(folder: Path, ranks: int) -> None:
@@ -266,10 +346,8 @@ def _raise_failure(folder: Path, status: int) -> None:
 
 def _why_late(folder: Path, ranks: int, timeout: float) -> str:
     """Say which ranks have not finished, from the files that are there now."""
-    everyone = range(ranks)
-    started = [rank for rank in everyone if (folder / _files.output(rank, "out")).exists()]
-    finished = [rank for rank in everyone if (folder / _files.result(rank)).exists()]
-    working = [rank for rank in everyone if rank not in finished]
+    started, finished = _progress(folder, ranks)
+    working = [rank for rank in range(ranks) if rank not in finished]
     message = f"the run did not end within {timeout:g} s: "
     if not started:
         return message + "the ranks had not started yet, so give run() a longer timeout."
