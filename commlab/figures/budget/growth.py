@@ -1,4 +1,4 @@
-"""Figures of §7: the data-parallel step, and which traffic the batch pays off."""
+"""What grows with parameters and what with tokens: the data-parallel step, and all three ratios."""
 
 from __future__ import annotations
 
