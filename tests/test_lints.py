@@ -149,6 +149,8 @@ WRONG_IMPORTS = [
     ("commlab/explore/live.py", "from commlab.real import launch", "commlab.real"),
     ("commlab/real/workers.py", "from commlab.figures import style", "commlab.figures"),
     ("commlab/real/workers.py", "from matplotlib.figure import Figure", "matplotlib"),
+    ("commlab/cli.py", "def f():\n    import torch", "torch"),
+    ("commlab/cost.py", "from commlab import cli", "commlab.cli"),
 ]
 
 
@@ -171,6 +173,7 @@ def test_imports_against_the_direction_are_named(path, source, module):
             "from matplotlib.figure import Figure\nfrom commlab import cost",
         ),
         ("commlab/real/workers.py", "import torch\nfrom commlab import schedule"),
+        ("commlab/cli.py", "def f():\n    from commlab.real import doctor"),
         ("commlab/explore/live.py", "import ipywidgets\nfrom commlab.figures import style"),
     ],
 )

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 DRAWING = ("matplotlib", "IPython", "ipywidgets")
-# The rooms of commlab that draw or start processes; all other modules are science.
-ROOMS = ("figures", "explore", "real")
+# The rooms of commlab that draw or start processes, and the command line, which hands its
+# subcommands on to them; all other modules are science.
+ROOMS = ("figures", "explore", "real", "cli")
 NEVER_IN_WIDGETS = ("Output", "interact", "interactive", "interactive_output")
 
 _FORBIDDEN = (
@@ -54,9 +55,10 @@ def wrong_imports(path: str, source: str) -> list[str]:
     parts = PurePosixPath(path).with_suffix("").parts
     room = parts[1] if len(parts) > 1 and parts[1] in ROOMS else "science"
     forbidden = {
-        "science": (*DRAWING, "torch", "commlab.figures", "commlab.explore", "commlab.real"),
+        "science": (*DRAWING, "torch", *(f"commlab.{name}" for name in ROOMS)),
         "figures": ("torch", "commlab.real"),
         "explore": ("torch", "commlab.real"),
+        "cli": (*DRAWING, "torch"),
         "real": ("commlab.figures", "commlab.explore", *DRAWING),
     }[room]
     package = ".".join(parts[:-1])
