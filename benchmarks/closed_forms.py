@@ -54,11 +54,11 @@ def required(form: Callable[..., object]) -> list[str]:
 
 
 def many_points() -> dict[str, np.ndarray]:
-    """Return a million values of each argument: powers of two where not all N are supported."""
+    """Return a million values of each argument, N from 2 to 1024."""
     rng = np.random.default_rng(0)
     points = {name: np.full(POINTS, float(value)) for name, value in SINGLE.items()}
     points["nbytes"] = np.logspace(0, 12, POINTS)
-    points["n_ranks"] = 2 ** rng.integers(1, 11, POINTS)
+    points["n_ranks"] = rng.integers(2, 1025, POINTS)
     points["n_nodes"] = rng.integers(2, 65, POINTS)
     return points
 

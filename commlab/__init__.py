@@ -7,8 +7,11 @@ This is the package of the book "Multi-GPU Communication". The package called co
 PyPI is another project.
 """
 
-from commlab.algorithms import REGISTRY
-from commlab.choice import best_algorithm
+from importlib import import_module
+from types import ModuleType
+
+from commlab.algorithms import REGISTRY, Algorithm
+from commlab.choice import Choice, best_algorithm
 from commlab.collectives import (
     all_gather,
     all_reduce,
@@ -18,6 +21,7 @@ from commlab.collectives import (
     reduce_scatter,
 )
 from commlab.cost import (
+    Distance,
     Price,
     alpha_beta_all_gather,
     alpha_beta_all_to_all,
@@ -72,10 +76,23 @@ from commlab.topology import Link, Topology, flat_topology, node_topology, ring_
 
 __version__ = "0.1.0"
 
+_LOADED_ON_DEMAND = ("atlas", "budget", "hardware", "models", "overlap", "training")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load a room of the package when it is first asked for: `commlab.budget`."""
+    if name in _LOADED_ON_DEMAND:
+        return import_module(f"commlab.{name}")
+    raise AttributeError(f"module 'commlab' has no attribute {name!r}")
+
+
 __all__ = [
     "COPY",
     "REDUCE",
     "REGISTRY",
+    "Algorithm",
+    "Choice",
+    "Distance",
     "Ledger",
     "Link",
     "Message",

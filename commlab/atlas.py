@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from commlab.algorithms import REGISTRY
+from commlab.algorithms import REGISTRY, find_algorithm
 from commlab.choice import Choice, best_algorithm
 from commlab.cost import COLLECTIVES, Distance, distance_from_bounds, price
+from commlab.cost.bounds import check_collective
 from commlab.ledger import ledger
 from commlab.schedule import Schedule
 from commlab.tables import Table, table
@@ -135,10 +136,7 @@ def algorithm_facts(
     ValueError
         If the algorithm does not exist, does not support N or takes no such option.
     """
-    if (collective, name) not in REGISTRY:
-        known = ", ".join(algorithm_names(collective)) or "none"
-        raise ValueError(f"{collective} has no algorithm {name!r}; the registry has: {known}.")
-    entry = REGISTRY[collective, name]
+    entry = find_algorithm(collective, name)
     schedule = entry.build(n_ranks, **options)
     ports = entry.ports(n_ranks)
     book = ledger(schedule)
@@ -163,12 +161,13 @@ def algorithm_facts(
 
 def algorithm_names(collective: str) -> list[str]:
     """Return the algorithms of a collective, in the order of the registry."""
+    check_collective(collective)
     return [name for kind, name in REGISTRY if kind == collective]
 
 
 def supported_ranks(collective: str, name: str, largest: int = LARGEST_LISTED) -> str:
     """Write down which N from 2 on an algorithm supports, e.g. ``'2, 4, 8, 16'`` or ``'2–16'``."""
-    supports = REGISTRY[collective, name].supports
+    supports = find_algorithm(collective, name).supports
     runs: list[list[int]] = []
     for n_ranks in (n for n in range(2, largest + 1) if supports(n)):
         if runs and runs[-1][-1] == n_ranks - 1:
@@ -200,9 +199,9 @@ def overview(collective: str, n_ranks: int, alpha: float, beta: float, **options
     rows = []
     for name in algorithm_names(collective):
         entry = REGISTRY[collective, name]
-        if not entry.supports(n_ranks):
-            continue
         taken = {key: value for key, value in options.items() if key in entry.options}
+        if not entry.supports(n_ranks, **taken):
+            continue
         facts = algorithm_facts(collective, name, n_ranks, alpha, beta, **taken)
         rows.append(
             (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
-from commlab.algorithms import REGISTRY
+from commlab.algorithms import REGISTRY, find_algorithm, usual_gpus_per_node
 from commlab.checks import check_nbytes, only_one
-from commlab.cost import COLLECTIVES, lower_bound, price
-from commlab.schedule import Schedule
+from commlab.cost import lower_bound, price
+from commlab.cost.bounds import check_collective
+from commlab.schedule import Schedule, verify
 from commlab.tables import Table, table
 from commlab.topology import Topology
 from commlab.units import format_bytes, format_seconds
@@ -18,7 +20,7 @@ from commlab.units import format_bytes, format_seconds
 
 @dataclass(frozen=True)
 class Candidate:
-    """One algorithm with the options that were tried, and its price in seconds."""
+    """One algorithm with the options it was built with, and its price in seconds."""
 
     algorithm: str
     options: dict[str, int]
@@ -43,7 +45,8 @@ class Choice:
     left_out : dict from str to str
         Algorithms that cannot run here, with the reason.
     bound : float
-        Seconds below which no algorithm can come on a flat network of the fastest link.
+        Seconds below which no schedule can come, whatever the network looks like: the lower
+        bound for ranks that use all their links at once.
     """
 
     collective: str
@@ -83,7 +86,8 @@ def best_algorithm(
     collective: str,
     nbytes: float,
     topology: Topology,
-    algorithms: tuple[str, ...] | None = None,
+    algorithms: Sequence[str] | None = None,
+    schedules: Sequence[Schedule] = (),
 ) -> Choice:
     """Price every algorithm of a collective on a topology and sort them.
 
@@ -95,8 +99,10 @@ def best_algorithm(
         S, in bytes.
     topology : Topology
         An algorithm that needs more ports than it has is left out, not slowed down.
-    algorithms : tuple of str, optional
+    algorithms : sequence of str, optional
         Names to choose from; all of the registry by default.
+    schedules : sequence of Schedule
+        Your own ones, to stand beside the others. They are verified first.
 
     Returns
     -------
@@ -104,88 +110,147 @@ def best_algorithm(
 
     Notes
     -----
-    Pipelined algorithms run with the k that is best on a flat network of the topology's
-    slowest link; two-level algorithms with its nodes, if they are equal and the ranks are
-    numbered node by node. In-network reduction is not in the registry: compare with
+    Pipelined algorithms run with the best k of these: what suits a flat network of the
+    topology's slowest link, and that halved, and halved again down to 1. Two-level algorithms
+    run with the topology's own nodes and rails; on one node, where there is no slower link,
+    with `usual_gpus_per_node`. In-network reduction is not in the registry: compare with
     `commlab.cost.in_network_allreduce_time`.
 
     Raises
     ------
     ValueError
-        If the collective or an algorithm does not exist, or none can run.
+        If the collective or an algorithm does not exist, or nothing can run.
+    ScheduleError
+        If one of your schedules is wrong.
     """
-    if collective not in COLLECTIVES:
-        raise ValueError(
-            f"{collective!r} is no collective of this book; "
-            f"choose one of: {', '.join(COLLECTIVES)}."
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"best_algorithm needs a Topology, not a {type(topology).__name__}: make one, for "
+            "example with flat_topology."
         )
+    check_collective(collective)
     size = only_one(check_nbytes(nbytes), "nbytes")
-    names = [name for kind, name in REGISTRY if kind == collective]
-    unknown = sorted(set(algorithms or ()) - set(names))
-    if unknown:
-        raise ValueError(
-            f"{collective} has no algorithm {unknown[0]!r}; "
-            f"choose from: {', '.join(sorted(names))}."
-        )
     candidates, left_out = [], {}
-    for name in algorithms or names:
-        reason = _why_not(collective, name, topology)
+    for name in _names(collective, algorithms):
+        shape, reason = _shape(collective, name, topology)
+        reason = reason or _why_not(collective, name, topology, shape)
         if reason:
             left_out[name] = reason
-            continue
-        options = _options(collective, name, size, topology)
-        schedule = _built(collective, name, topology.n_ranks, tuple(sorted(options.items())))
-        seconds = price(schedule, topology, size).total
-        candidates.append(Candidate(name, options, schedule, seconds))
+        else:
+            candidates.append(_cheapest(collective, name, size, topology, shape))
+    candidates += [_own(collective, schedule, size, topology) for schedule in schedules]
     if not candidates:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise ValueError(f"no algorithm for {collective} can run here: {reasons}.")
     candidates.sort(key=lambda candidate: candidate.seconds)
-    fastest = max(topology.inside.beta, topology.between.beta)
-    least_alpha = min(topology.inside.alpha, topology.between.alpha)
-    bound = lower_bound(collective, size, topology.n_ranks, least_alpha, fastest, topology.ports)
-    return Choice(collective, size, tuple(candidates), left_out, float(bound))
+    bound = _bound(collective, size, topology)
+    return Choice(collective, size, tuple(candidates), left_out, bound)
 
 
-@lru_cache(maxsize=256)
+def _names(collective: str, algorithms: Sequence[str] | None) -> list[str]:
+    if algorithms is None:
+        return [name for kind, name in REGISTRY if kind == collective]
+    if isinstance(algorithms, str):
+        raise ValueError(f"algorithms must be a list of names; write [{algorithms!r}].")
+    for name in algorithms:
+        find_algorithm(collective, name)
+    return list(dict.fromkeys(algorithms))
+
+
+def _bound(collective: str, nbytes: float, topology: Topology) -> float:
+    """Bound by what a rank could reach if all of its links worked at once."""
+    inside, between = topology.inside, topology.between
+    n_nodes = len(set(topology.node_of.tolist()))
+    has_inside, has_between = n_nodes < topology.n_ranks, n_nodes > 1
+    links = [inside] * has_inside + [between] * has_between or [inside]
+    # With one port a rank's messages of a step follow each other, over either kind of link.
+    rates = [link.beta for link in links]
+    rate = sum(rates) if topology.ports > 1 else max(rates)
+    alpha = min(link.alpha for link in links)
+    return float(lower_bound(collective, nbytes, topology.n_ranks, alpha, rate, topology.ports))
+
+
+@lru_cache(maxsize=512)
 def _built(
     collective: str, name: str, n_ranks: int, options: tuple[tuple[str, int], ...]
 ) -> Schedule:
     return REGISTRY[collective, name].build(n_ranks, **dict(options))
 
 
-def _why_not(collective: str, name: str, topology: Topology) -> str:
+def _cheapest(
+    collective: str, name: str, nbytes: float, topology: Topology, shape: dict[str, int]
+) -> Candidate:
+    """Build and price an algorithm with every k worth trying; return the cheapest."""
+    tried = []
+    for tuned in _tunings(collective, name, nbytes, topology):
+        options = shape | tuned
+        schedule = _built(collective, name, topology.n_ranks, tuple(sorted(options.items())))
+        seconds = price(schedule, topology, nbytes).total
+        tried.append(Candidate(name, options, schedule, seconds))
+    return min(tried, key=lambda candidate: candidate.seconds)
+
+
+def _tunings(collective: str, name: str, nbytes: float, topology: Topology) -> list[dict[str, int]]:
+    alpha = max(topology.inside.alpha, topology.between.alpha)
+    beta = min(topology.inside.beta, topology.between.beta)
+    best = REGISTRY[collective, name].best_options(nbytes, topology.n_ranks, alpha, beta)
+    if "pipeline_chunks" not in best:
+        return [best]
+    halvings = [best["pipeline_chunks"]]
+    while halvings[-1] > 1:
+        halvings.append(halvings[-1] // 2)
+    return [best | {"pipeline_chunks": k} for k in halvings]
+
+
+def _own(collective: str, schedule: Schedule, nbytes: float, topology: Topology) -> Candidate:
+    """Price a reader's schedule, after the checks that the registry's have passed."""
+    verify(schedule)
+    if schedule.collective != collective:
+        raise ValueError(
+            f"the schedule {schedule.name or 'without a name'} is for {schedule.collective}, "
+            f"not for {collective}."
+        )
+    topology.check(schedule)
+    seconds = price(schedule, topology, nbytes).total
+    return Candidate(schedule.name or "your schedule", {}, schedule, seconds)
+
+
+def _why_not(collective: str, name: str, topology: Topology, shape: dict[str, int]) -> str:
     """Say why an algorithm cannot run, or return an empty string."""
     entry = REGISTRY[collective, name]
-    shape = _two_level_shape(collective, name, topology)
     if not entry.supports(topology.n_ranks, **shape):
         return f"needs {entry.requirement}"
     ports = entry.ports(topology.n_ranks)
     if ports > topology.ports:
-        return f"needs {ports} ports per rank, the topology has {topology.ports}"
+        return (
+            f"needs {ports} ports per rank and the topology has {topology.ports}: "
+            f"pass ports={ports} if a rank can send that many messages at once"
+        )
     return ""
 
 
-def _options(collective: str, name: str, nbytes: float, topology: Topology) -> dict[str, int]:
-    entry = REGISTRY[collective, name]
-    alpha = max(topology.inside.alpha, topology.between.alpha)
-    beta = min(topology.inside.beta, topology.between.beta)
-    options = dict(entry.best_options(nbytes, topology.n_ranks, alpha, beta))
-    options.update(_two_level_shape(collective, name, topology))
-    return options
-
-
-def _two_level_shape(collective: str, name: str, topology: Topology) -> dict[str, int]:
-    """What a two-level algorithm is built with: the topology's nodes, if they are equal."""
+def _shape(collective: str, name: str, topology: Topology) -> tuple[dict[str, int], str]:
+    """Return the nodes that a two-level algorithm is built with, or why there are none."""
     accepted = REGISTRY[collective, name].options
     if "gpus_per_node" not in accepted:
-        return {}
-    g = max(1, int(np.bincount(topology.node_of)[0]))
-    in_order = np.array_equal(topology.node_of, np.arange(topology.n_ranks) // g)
-    if not 1 < g < topology.n_ranks or not in_order:
-        return {}
-    shape = {"gpus_per_node": g}
+        return {}, ""
+    if len(set(topology.node_of.tolist())) == 1:
+        g = usual_gpus_per_node(topology.n_ranks)
+        return ({"gpus_per_node": g}, "") if g > 1 else ({}, "")
+    g = int(np.count_nonzero(topology.node_of == topology.node_of[0]))
+    first_of_node = topology.node_of[::g]
+    in_order = np.array_equal(topology.node_of, np.repeat(first_of_node, g)[: topology.n_ranks])
+    if (
+        topology.n_ranks % g
+        or not in_order
+        or len(set(first_of_node.tolist())) * g != (topology.n_ranks)
+    ):
+        return {}, "needs nodes of equal size, with their ranks numbered one after the other"
+    if g == 1:
+        return {}, "needs nodes of two GPUs or more"
+    if "rails" not in accepted:
+        return {"gpus_per_node": g}, ""
     rails = len(set(topology.nic_of[:g].tolist()))
-    if "rails" in accepted and g % rails == 0:
-        shape["rails"] = rails
-    return shape
+    if g % rails:
+        return {}, f"needs rails that serve equally many GPUs, not {rails} for {g}"
+    return {"gpus_per_node": g, "rails": rails}, ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from commlab.algorithms import REGISTRY
+from commlab.algorithms import find_algorithm
 from commlab.schedule import Schedule
 from commlab.simulate import simulate
 
@@ -156,30 +156,43 @@ def all_to_all(
         flat, _ = _flatten(buffers, one_dimensional=True)
         schedule = _build("all_to_all", algorithm, len(flat), **options)
         return simulate(schedule, flat).buffers
-    arrays = [np.asarray(buffer) for buffer in buffers]
+    arrays = _arrays(buffers)
     schedule = _build("all_to_all", algorithm, len(arrays), counts=splits, **options)
-    for rank, (array, row) in enumerate(zip(arrays, splits, strict=True)):
-        if array.ndim != 1 or array.size != sum(row):
+    sent = np.array(schedule.counts).reshape(len(arrays), -1).sum(axis=1).tolist()
+    for rank, (array, length) in enumerate(zip(arrays, sent, strict=True)):
+        if array.ndim != 1 or array.size != length:
             raise ValueError(
                 f"rank {rank} passes an array of shape {array.shape}, but its splits add up to "
-                f"{sum(row)}: give a 1-D array of that length."
+                f"{length}: give a 1-D array of that length."
             )
     return simulate(schedule, arrays).buffers
 
 
 def _build(collective: str, algorithm: str, n_ranks: int, **options: object) -> Schedule:
-    entry = REGISTRY.get((collective, algorithm))
-    if entry is None:
-        known = ", ".join(sorted(name for kind, name in REGISTRY if kind == collective))
-        raise ValueError(f"{collective} has no algorithm {algorithm!r}; choose one of: {known}.")
-    return entry.build(n_ranks, **options)
+    return find_algorithm(collective, algorithm).build(n_ranks, **options)
+
+
+def _arrays(buffers: Arrays) -> list[np.ndarray]:
+    """Return arrays; refuse what numpy would strip of its meaning in silence."""
+    for rank, buffer in enumerate(buffers):
+        if isinstance(buffer, np.ma.MaskedArray):
+            raise ValueError(
+                f"the buffer of rank {rank} is masked, and a sum has no mask: "
+                "fill it first, for example with .filled(0)."
+            )
+        if hasattr(buffer, "requires_grad"):
+            raise ValueError(
+                f"the buffer of rank {rank} is a torch tensor: pass tensor.detach().numpy(), or "
+                "run a schedule on tensors with commlab.simulate."
+            )
+    return [np.asarray(buffer) for buffer in buffers]
 
 
 def _flatten(
     buffers: Arrays, one_dimensional: bool = False
 ) -> tuple[list[np.ndarray], tuple[int, ...]]:
     """Return flat views and the common shape, or say how the buffers differ."""
-    arrays = [np.asarray(buffer) for buffer in buffers]
+    arrays = _arrays(buffers)
     if not arrays:
         raise ValueError("give one buffer per rank, so at least one; got none.")
     shapes = [array.shape for array in arrays]

@@ -123,16 +123,17 @@ def ledger(schedule: Schedule, counts: Sequence[int] | None = None) -> Ledger:
     ----------
     schedule : Schedule
     counts : sequence of int, optional
-        Elements of each chunk. Without them the messages' ``elements`` are zero.
+        Elements of each chunk; those of the schedule where it states any. Without either
+        the messages' ``elements`` are zero.
     """
     check_structure(schedule)
-    elements = np.zeros(schedule.n_chunks, dtype=np.int64)
-    if counts is not None:
-        elements = np.asarray(counts, dtype=np.int64)
-    if elements.shape != (schedule.n_chunks,):
+    counts = schedule.counts if counts is None else counts
+    elements = np.zeros(schedule.n_chunks, dtype=np.int64) if counts is None else np.array(counts)
+    whole = elements.dtype.kind in "iu" and (elements >= 0).all()
+    if elements.shape != (schedule.n_chunks,) or not whole:
         raise ValueError(
-            f"counts must give the elements of each of the {schedule.n_chunks} chunks; "
-            f"got {counts!r}."
+            f"counts must give one whole number of elements, zero or more, for each of the "
+            f"{schedule.n_chunks} chunks; got {counts!r}."
         )
     step_of_row, src, dst, chunk = all_rows(schedule)
     # Rows of one step with the same sender and receiver are one message.

@@ -59,7 +59,10 @@ def parse_size(text: str) -> int:
             f"cannot read the size {text!r}: write a number and a unit, "
             "for example '64 MiB', '25 MB' or '1048576'."
         )
-    return round(float(match[1]) * factor)
+    size = float(match[1]) * factor
+    if not math.isfinite(size):
+        raise ValueError(f"the size {text!r} is too large for any memory: write a smaller one.")
+    return round(size)
 
 
 def format_bytes(nbytes: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schedules import RANKS, all_schedules
 
-from commlab import cost, distance_from_bounds, flat_topology, price
-from commlab.algorithms import REGISTRY
+from commlab import ScheduleError, cost, distance_from_bounds, flat_topology, price
+from commlab.algorithms import REGISTRY, pairwise_all_to_all
 
 ALPHA, BETA = 5e-6, 450e9
 
@@ -80,6 +81,23 @@ def test_a_distance_prints_both_factors() -> None:
         "14 steps (4.67 times the fewest, 3), 1.750 S on the critical path "
         "(1.00 times the least, 1.750 S)"
     )
+
+
+@pytest.mark.parametrize("alpha", [-1e-6, float("nan"), "abc"])
+def test_a_latency_that_makes_no_sense_is_refused(alpha) -> None:
+    with pytest.raises(ValueError, match="alpha"):
+        cost.latency_lower_bound(8, alpha)
+    with pytest.raises(ValueError, match="alpha"):
+        cost.lower_bound("all_reduce", 1e6, 8, alpha, BETA)
+
+
+def test_a_distance_is_measured_for_whole_equal_work_only() -> None:
+    ring = REGISTRY["all_reduce", "ring"].build(4)
+    with pytest.raises(ScheduleError):
+        distance_from_bounds(replace(ring, steps=ring.steps[:2]))
+    uneven = pairwise_all_to_all(3, [[1, 2, 3]] * 3)
+    with pytest.raises(ValueError, match="hold for equal parts"):
+        distance_from_bounds(uneven)
 
 
 def test_an_unknown_collective_is_refused() -> None:

@@ -88,6 +88,23 @@ def test_uneven_splits(n_ranks: int, algorithm: str) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_small_integers_count_elements() -> None:
+    splits = np.array([[200, 100], [200, 100]], np.uint8)
+    results = commlab.all_to_all([np.arange(300)] * 2, splits=splits)
+    assert [result.size for result in results] == [400, 200]
+
+
+def test_what_numpy_would_strip_is_refused() -> None:
+    masked = np.ma.array([1, 2, 3], mask=[0, 1, 0])
+    with pytest.raises(ValueError, match="the buffer of rank 1 is masked"):
+        commlab.all_reduce([np.zeros(3), masked])
+    with pytest.raises(ValueError, match="rank 0 is masked"):
+        commlab.all_to_all([masked] * 2, splits=[[1, 2]] * 2)
+    tensor = pytest.importorskip("torch").zeros(3)
+    with pytest.raises(ValueError, match="rank 0 is a torch tensor: pass"):
+        commlab.all_reduce([tensor] * 2)
+
+
 def test_options_reach_the_algorithm() -> None:
     buffers = [np.arange(8) * (rank + 1) for rank in range(8)]
     total = np.sum(buffers, axis=0)

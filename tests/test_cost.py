@@ -21,6 +21,7 @@ from commlab.algorithms import (
     REGISTRY,
     hierarchical_all_reduce,
     multi_rail_ring_all_reduce,
+    pairwise_all_to_all,
     ring_all_reduce,
     two_level_all_to_all,
 )
@@ -111,7 +112,7 @@ def test_no_other_number_of_chunks_is_better(key, n_ranks, nbytes, alpha, beta) 
     entry = REGISTRY[key]
     arguments = (nbytes, n_ranks, alpha, beta)
     best = entry.best_options(*arguments)["pipeline_chunks"]
-    tried = np.arange(1, cost.MOST_CHUNKS + 1)
+    tried = np.arange(1, min(cost.MOST_CHUNKS, int(nbytes)) + 1)
     times = entry.closed_form(*arguments, tried)
     assert entry.closed_form(*arguments, best) <= times.min() * (1 + 1e-12)
 
@@ -226,6 +227,61 @@ def test_multi_rail_ring_price_equals_the_closed_form(n_nodes: int, gpus_per_nod
             priced = price(schedule, topology, GIB).total
             assert priced == pytest.approx(formula, rel=1e-12, abs=0)
             assert priced <= commlab.flat_ring_over_nodes_time(GIB, *cluster, rails) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("alpha_inter", [ALPHA / 5, ALPHA * 5])
+@pytest.mark.parametrize(("n_nodes", "gpus_per_node"), [(1, 4), (4, 1), (2, 4), (3, 2)])
+def test_a_latency_of_its_own_between_nodes(n_nodes, gpus_per_node, alpha_inter) -> None:
+    cluster = (n_nodes, gpus_per_node, ALPHA, NVLINK, INFINIBAND)
+    n_ranks = n_nodes * gpus_per_node
+    topology = node_topology(*cluster, alpha_inter=alpha_inter, ports=2)
+    cases = [
+        (hierarchical_all_reduce(n_ranks, gpus_per_node), commlab.hierarchical_allreduce_time),
+        (two_level_all_to_all(n_ranks, gpus_per_node), cost.two_level_all_to_all_time),
+        (ring_all_reduce(n_ranks), commlab.flat_ring_over_nodes_time),
+        (
+            multi_rail_ring_all_reduce(n_ranks, gpus_per_node),
+            partial(cost.multi_rail_ring_time, rails=gpus_per_node),
+        ),
+    ]
+    for nbytes in (0, MIB):
+        for schedule, closed_form in cases:
+            formula = closed_form(nbytes, *cluster, alpha_inter=alpha_inter)
+            priced = price(schedule, topology, nbytes).total
+            assert priced == pytest.approx(formula, rel=1e-12), schedule
+
+
+@pytest.mark.parametrize("beta_intra", [100e9, 450e9])
+def test_the_crossover_of_hierarchy_and_rails_is_that_of_their_schedules(beta_intra) -> None:
+    """Also where NVLink is the narrow place: 8 interfaces of 50 GB/s against 100 GB/s."""
+    cluster = (2, 8, ALPHA, beta_intra, INFINIBAND)
+    size = commlab.hierarchical_ring_crossover(*cluster)
+    topology = node_topology(*cluster, ports=2)
+    levels = price(hierarchical_all_reduce(16, 8), topology, size).total
+    rails = price(multi_rail_ring_all_reduce(16, 8), topology, size).total
+    assert levels == pytest.approx(rails, rel=1e-9)
+
+
+def test_empty_messages_are_not_sent() -> None:
+    """Only rank 0 has something for rank 1: one latency, though there are three steps."""
+    counts = np.zeros((4, 4), dtype=int)
+    counts[0, 1] = 10
+    topology = flat_topology(4, ALPHA, NVLINK)
+    assert price(pairwise_all_to_all(4, counts), topology, 0).total == ALPHA
+
+
+def test_a_price_says_its_time_and_steps() -> None:
+    priced = price(ring_all_reduce(4), flat_topology(4, ALPHA, NVLINK), 16 * MIB)
+    assert repr(priced) == "Price(85.9 µs in 6 steps)"
+
+
+def test_chunks_at_the_edges() -> None:
+    assert cost.best_chain_chunks(1e9, 2, 0, NVLINK) == 1  # nothing to fill
+    assert cost.best_chain_chunks(1e9, 8, 0, NVLINK) == cost.MOST_CHUNKS == 1024
+    assert cost.best_chain_chunks(1e12, 64, ALPHA, NVLINK) == 1024
+    assert cost.best_chain_chunks(8, 64, 0, NVLINK) == 8  # no more chunks than bytes
+    assert cost.best_double_tree_chunks(1e9, 1, ALPHA, NVLINK) == 1
+    assert cost.best_chain_chunks(1e9, 8, 5e-324, NVLINK) == 1024
 
 
 def test_one_nic_at_a_time_and_all_rails() -> None:

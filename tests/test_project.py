@@ -283,3 +283,11 @@ def test_check_closes_with_one_line(counts, status, status_in_ci, last, in_ci, m
     assert check.report_all(outcomes, lines.append) == status
     assert lines[-1] == last
     assert "unit" in lines[0]
+
+
+def test_the_rooms_of_the_package_come_when_they_are_asked_for():
+    program = "import commlab; commlab.budget.MFU; commlab.overlap; commlab.nothing"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stderr.strip().endswith("module 'commlab' has no attribute 'nothing'")

@@ -86,6 +86,23 @@ def test_an_oversubscribed_uplink_is_shared(oversubscription: float) -> None:
     assert price(below, topology, 1e9).total == pytest.approx(ALPHA + 1e9 / BETA)
 
 
+def test_an_uplink_is_as_wide_as_the_interfaces_below_it() -> None:
+    """Two nodes a switch, each with four GPUs on two interfaces: four of them to one."""
+    topology = node_topology(
+        4, 4, 0, 450e9, BETA, rails=2, nodes_per_switch=2, oversubscription=2.0
+    )
+    assert topology.shared.beta == 4 * BETA / 2
+
+
+def test_a_shared_link_pays_the_latency_of_its_messages() -> None:
+    topology = node_topology(
+        4, 1, 1.0, 450e9, 1e12, alpha_inter=3.0, nodes_per_switch=2, oversubscription=1e3
+    )
+    across = crossing_step(4, [(0, 2)])
+    assert price(across, topology, 1e9).total == pytest.approx(3.0 + 1e9 / (2e12 / 1e3))
+    assert price(crossing_step(4, [(0, 1)]), ring_topology(4, 2.0, 1e9), 1e9).total == 3.0
+
+
 def test_both_directions_of_an_uplink_are_separate() -> None:
     topology = node_topology(4, 1, 0, 450e9, BETA, nodes_per_switch=2, oversubscription=2.0)
     swap = crossing_step(4, [(0, 2), (2, 0)])

@@ -292,3 +292,11 @@ def test_trace_shows_the_lectures_numbers() -> None:
 def test_bad_buffers_are_refused_in_one_sentence(buffers: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         simulate(ring_all_reduce(4), buffers)
+
+
+def test_a_ledger_takes_the_counts_that_a_schedule_states() -> None:
+    uneven = REGISTRY["all_to_all", "pairwise"].build(2, counts=[[1, 2], [3, 4]])
+    assert ledger(uneven).elements_sent() == (2, 3)
+    for counts in ([0.7, 1.9, 1, 1], [-5, 1, 1, 1], [1, 1]):
+        with pytest.raises(ValueError, match="one whole number of elements, zero or more"):
+            ledger(uneven, counts)

@@ -66,3 +66,8 @@ def test_format_rate(rate: float, text: str) -> None:
 @given(st.integers(0, 2**60))
 def test_what_is_printed_reads_back_to_three_digits(nbytes: int) -> None:
     assert parse_size(format_bytes(nbytes)) == pytest.approx(nbytes, rel=5e-3, abs=0.5)
+
+
+def test_a_size_beyond_all_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="'1e999' is too large for any memory"):
+        parse_size("1e999")

@@ -8,7 +8,7 @@ from commlab.algorithms.all_to_all import (
     two_level_all_to_all,
 )
 from commlab.algorithms.bruck import bruck_all_gather, bruck_all_to_all
-from commlab.algorithms.catalogue import REGISTRY
+from commlab.algorithms.catalogue import REGISTRY, find_algorithm
 from commlab.algorithms.double_tree import double_binary_tree_all_reduce
 from commlab.algorithms.doubling import (
     halving_doubling_all_reduce,
@@ -53,6 +53,7 @@ __all__ = [
     "bruck_all_to_all",
     "direct_all_to_all",
     "double_binary_tree_all_reduce",
+    "find_algorithm",
     "gloo_ring_all_reduce",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",

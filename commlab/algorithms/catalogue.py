@@ -35,10 +35,7 @@ _SANDERS = (
     "Sanders, Speck and Träff (2009), Two-tree algorithms for full bandwidth broadcast, "
     "reduction and scan; trees as in NCCL"
 )
-_CHAN = (
-    "Chan, Heimlich, Purkayastha and van de Geijn (2007), Collective communication: theory, "
-    "practice, and experience"
-)
+_WATTS = "Watts and van de Geijn (1995), A pipelined broadcast for multidimensional meshes"
 _NODES = "a number of ranks that fills nodes of equal size, two GPUs or more each"
 
 
@@ -121,7 +118,7 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
     ("all_reduce", "pipelined_chain"): Algorithm(
         pipelined.pipelined_chain_all_reduce,
         _chain_all_reduce_time,
-        _CHAN,
+        _WATTS,
         options=("pipeline_chunks",),
         priced_options=("pipeline_chunks",),
         best_options=_tuned_by(cost.best_chain_chunks),
@@ -193,7 +190,7 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
     ("broadcast", "pipelined_chain"): Algorithm(
         pipelined.pipelined_chain_broadcast,
         _chain_time,
-        _CHAN,
+        _WATTS,
         options=("root", "pipeline_chunks"),
         priced_options=("pipeline_chunks",),
         best_options=_tuned_by(cost.best_chain_chunks),
@@ -204,7 +201,7 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
     ("reduce", "pipelined_chain"): Algorithm(
         pipelined.pipelined_chain_reduce,
         _chain_time,
-        _CHAN,
+        _WATTS,
         options=("root", "pipeline_chunks"),
         priced_options=("pipeline_chunks",),
         best_options=_tuned_by(cost.best_chain_chunks),
@@ -236,3 +233,18 @@ REGISTRY: dict[tuple[str, str], Algorithm] = {
         priced_options=("gpus_per_node",),
     ),
 }
+
+
+def find_algorithm(collective: str, name: str) -> Algorithm:
+    """Return an entry of the registry, or say which names there are."""
+    names = sorted(known for kind, known in REGISTRY if kind == collective)
+    if not names:
+        collectives = ", ".join(sorted({kind for kind, _ in REGISTRY}))
+        raise ValueError(
+            f"{collective!r} is no collective of this book; choose one of: {collectives}."
+        )
+    if name not in names:
+        raise ValueError(
+            f"{collective} has no algorithm {name!r}; choose one of: {', '.join(names)}."
+        )
+    return REGISTRY[collective, name]

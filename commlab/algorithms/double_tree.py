@@ -1,8 +1,8 @@
 """The double binary tree: two trees, each of which carries half of the vector.
 
-A rank that is an inner node of one tree is a leaf of the other. So nobody sends or receives
-more than two half vectors per phase, where the inner nodes of a single tree handle two
-whole ones.
+A rank that is an inner node of one tree is a leaf of the other (for odd N, rank 0 has one
+child in each). So nobody sends or receives more than two half vectors per phase, where the
+inner nodes of a single tree handle two whole ones.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def doubling_steps(power: int) -> list[Step]:
 
 def is_power_of_two(n_ranks: int, **others: object) -> bool:
     """Whether N is 1, 2, 4, 8, ..."""
-    return n_ranks & (n_ranks - 1) == 0
+    return n_ranks >= 1 and n_ranks & (n_ranks - 1) == 0
 
 
 def check_power_of_two(n_ranks: int) -> int:

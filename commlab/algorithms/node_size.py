@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from commlab.checks import check_n_ranks
 
 # What most servers hold, and the book's own machine.
@@ -19,9 +21,13 @@ def usual_gpus_per_node(n_ranks: int) -> int:
         g; 1 for a prime N, which cannot be cut into equal nodes.
     """
     n_ranks = check_n_ranks(n_ranks)
-    divisors = [g for g in range(2, n_ranks) if n_ranks % g == 0]
-    usual = [g for g in divisors if g <= USUAL_GPUS_PER_NODE]
-    return max(usual) if usual else min(divisors, default=1)
+    for g in range(min(USUAL_GPUS_PER_NODE, n_ranks - 1), 1, -1):
+        if n_ranks % g == 0:
+            return g
+    for g in range(USUAL_GPUS_PER_NODE + 1, math.isqrt(n_ranks) + 1):
+        if n_ranks % g == 0:
+            return g
+    return 1
 
 
 def node_shape(n_ranks: int, gpus_per_node: int | None = None) -> tuple[int, int]:
@@ -46,6 +52,8 @@ def node_shape(n_ranks: int, gpus_per_node: int | None = None) -> tuple[int, int
 
 def can_be_cut(n_ranks: int, gpus_per_node: int | None = None, **others: object) -> bool:
     """Whether N ranks make equal nodes: of the given size, or of two GPUs or more."""
+    if n_ranks < 1:
+        return False
     if gpus_per_node is not None:
         return n_ranks % check_n_ranks(gpus_per_node, "gpus_per_node") == 0
     return n_ranks == 1 or usual_gpus_per_node(n_ranks) > 1

@@ -13,7 +13,7 @@ from commlab.checks import check_n_ranks, check_rank
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
 PIPELINE_CHUNKS = 8
-"""k where a caller gives none; the best k depends on the size, see `commlab.cost.best_chain_chunks`."""
+"""k where a caller gives none; `commlab.cost.best_chain_chunks` has the best one for a size."""
 
 
 def pipelined_chain_broadcast(

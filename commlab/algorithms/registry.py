@@ -38,8 +38,8 @@ class Algorithm:
     citation : str
         Where the algorithm and its cost come from.
     exact : bool
-        Whether the price of the schedule on a flat topology equals the closed form; if not,
-        the closed form is an upper bound.
+        Whether the price of the schedule, in equal parts and on a flat topology, equals the
+        closed form; if not, the closed form is an upper bound.
     ports : callable
         ``ports(n_ranks) -> int``: messages that a rank sends at once.
     supports : callable
@@ -82,7 +82,8 @@ class Algorithm:
                 f"{self.builder.__name__} takes no option {unknown[0]!r}; its options: {known}."
             )
         if not self.supports(n_ranks, **options):
+            given = "".join(f", {name}={value}" for name, value in options.items())
             raise ValueError(
-                f"{self.builder.__name__} needs {self.requirement}; got {n_ranks} ranks."
+                f"{self.builder.__name__} needs {self.requirement}; got {n_ranks} ranks{given}."
             )
         return self.builder(n_ranks, **options)

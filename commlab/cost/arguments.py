@@ -35,15 +35,21 @@ def node_arguments(
     alpha: object,
     beta_intra: object,
     beta_inter: object,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the six arguments of a closed form over nodes of GPUs, checked."""
+    alpha_inter: object = None,
+) -> tuple[np.ndarray, ...]:
+    """Return the arguments of a closed form over nodes of GPUs, checked.
+
+    The last one is the latency between nodes: that inside a node where none is given.
+    """
+    latency = check_alpha(alpha)
     return (
         check_nbytes(nbytes),
         check_count(n_nodes, "n_nodes"),
         check_count(gpus_per_node, "gpus_per_node"),
-        check_alpha(alpha),
+        latency,
         check_beta(beta_intra, "beta_intra"),
         check_beta(beta_inter, "beta_inter"),
+        latency if alpha_inter is None else check_alpha(alpha_inter, "alpha_inter"),
     )
 
 

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from commlab.checks import check_n_ranks
+from commlab.checks import check_alpha, check_n_ranks, only_one
 from commlab.cost.arguments import Scalars, arguments, as_seconds
-from commlab.schedule import Schedule
-from commlab.simulate import ledger
+from commlab.ledger import ledger
+from commlab.schedule import Schedule, verify
 
 COLLECTIVES = (
     "broadcast",
@@ -58,7 +58,7 @@ def least_share(collective: str, n_ranks: int) -> Fraction:
     practice, and experience"; all-reduce: Patarasuk and Yuan (2009).
     """
     n = check_n_ranks(n_ranks)
-    _check_collective(collective)
+    check_collective(collective)
     if n == 1:
         return Fraction(0)
     if collective == "all_reduce":
@@ -70,7 +70,7 @@ def least_share(collective: str, n_ranks: int) -> Fraction:
 
 def latency_lower_bound(n_ranks: int, alpha: float, ports: int = 1) -> float:
     """Return the least time of messages without bytes: ``least_steps * alpha``, in seconds."""
-    return least_steps(n_ranks, ports) * alpha
+    return least_steps(n_ranks, ports) * only_one(check_alpha(alpha), "alpha")
 
 
 def bandwidth_lower_bound(collective: str, nbytes: Scalars, n_ranks: int, beta: Scalars) -> Scalars:
@@ -139,15 +139,29 @@ def distance_from_bounds(schedule: Schedule, ports: int = 1) -> Distance:
     Parameters
     ----------
     schedule : Schedule
-        Its ``collective`` must be one of `COLLECTIVES`, in equal parts.
+        Verified first. Its ``collective`` must be one of `COLLECTIVES`, in equal parts.
     ports : int
         Messages that a rank may send at once; more of them lower the fewest steps.
 
     Returns
     -------
     Distance
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is wrong: one that leaves work out would beat every bound.
+    ValueError
+        If its parts are unequal.
     """
-    _check_collective(schedule.collective)
+    verify(schedule)
+    check_collective(schedule.collective)
+    in_parts = schedule.collective in ("reduce_scatter", "all_gather", "all_to_all")
+    if in_parts and len(set(schedule.shares)) > 1:
+        raise ValueError(
+            f"the bounds of {schedule.collective} hold for equal parts, and this schedule has "
+            "unequal ones."
+        )
     book = ledger(schedule)
     return Distance(
         steps=len(schedule.steps),
@@ -157,7 +171,8 @@ def distance_from_bounds(schedule: Schedule, ports: int = 1) -> Distance:
     )
 
 
-def _check_collective(collective: str) -> None:
+def check_collective(collective: str) -> None:
+    """Say which collectives there are, if this is none."""
     if collective not in COLLECTIVES:
         known = ", ".join(COLLECTIVES)
         raise ValueError(f"{collective!r} is no collective of this book; choose one of: {known}.")

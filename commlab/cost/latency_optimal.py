@@ -78,7 +78,6 @@ def _ones_below(n: np.ndarray) -> np.ndarray:
     total = np.zeros_like(whole)
     for digit in range(int(whole.max(initial=1)).bit_length()):
         # Of each 2^(digit+1) numbers in a row, the upper half have a one there.
-        period = 2 << digit
-        in_upper_half = np.maximum((whole & (period - 1)) - period // 2, 0)
-        total += (whole // period) * (period // 2) + in_upper_half
+        in_upper_half = np.maximum((whole & ((2 << digit) - 1)) - (1 << digit), 0)
+        total += ((whole >> (digit + 1)) << digit) + in_upper_half
     return total

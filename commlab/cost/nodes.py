@@ -18,6 +18,7 @@ def hierarchical_allreduce_time(
     alpha: Scalars,
     beta_intra: Scalars,
     beta_inter: Scalars,
+    alpha_inter: Scalars | None = None,
 ) -> Scalars:
     """Time of a two-level all-reduce over m nodes of g GPUs.
 
@@ -32,21 +33,23 @@ def hierarchical_allreduce_time(
     n_nodes, gpus_per_node : int or array
         m and g.
     alpha : float or array
-        Seconds per message, on both kinds of link.
+        Seconds per message, inside a node and (unless `alpha_inter` is given) between nodes.
     beta_intra, beta_inter : float or array
         Bytes per second in one direction, of a GPU inside its node and of its network
         interface.
+    alpha_inter : float or array, optional
+        Seconds per message between nodes.
 
     Returns
     -------
     float or array
         Seconds.
     """
-    size, m, g, latency, intra, inter = node_arguments(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    size, m, g, latency, intra, inter, latency_inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, alpha_inter
     )
     inside = 2 * (g - 1) * (latency + size / (g * intra))
-    across = 2 * (m - 1) * (latency + size / (g * m * inter))
+    across = 2 * (m - 1) * (latency_inter + size / (g * m * inter))
     return as_seconds(inside + across)
 
 
@@ -58,19 +61,21 @@ def flat_ring_over_nodes_time(
     beta_intra: Scalars,
     beta_inter: Scalars,
     rails: Scalars = 1,
+    alpha_inter: Scalars | None = None,
 ) -> Scalars:
     """Time of one flat ring through all GPUs of m nodes.
 
     ``2 (N-1) (alpha + S/(N beta))`` with N = m g and beta the slowest stretch of the ring:
     `beta_inter` times the network interfaces (`rails`) that carry it across a node boundary,
-    or `beta_intra` if that is less. ``rails=1`` is a ring that leaves each node through one
+    or `beta_intra` if that is less. With a latency of its own between nodes, the slower of
+    the two kinds of step counts. ``rails=1`` is a ring that leaves each node through one
     interface; with all rails it is how NCCL's Ring algorithm runs, whose channels are rings
     that each leave through another one. NCCL may choose Tree or NVLSTree instead.
 
     Parameters as in `hierarchical_allreduce_time`; `rails` counts interfaces per node.
     """
-    size, m, g, latency, intra, inter = node_arguments(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    size, m, g, latency, intra, inter, latency_inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, alpha_inter
     )
     per_node = check_count(rails, "rails")
     if np.any(per_node > g):
@@ -78,10 +83,10 @@ def flat_ring_over_nodes_time(
             f"rails ({rails!r}) cannot exceed gpus_per_node ({gpus_per_node!r}): "
             "a rail is the network interface of one GPU or more."
         )
-    boundary = per_node * inter
-    slowest = np.where(m > 1, np.minimum(intra, boundary), intra)
     n = m * g
-    return as_seconds(2 * (n - 1) * (latency + size / (n * slowest)))
+    inside = np.where(g > 1, latency + size / (n * intra), 0.0)
+    across = np.where(m > 1, latency_inter + size / (n * per_node * inter), 0.0)
+    return as_seconds(2 * (n - 1) * np.maximum(inside, across))
 
 
 def hierarchical_ring_crossover(
@@ -115,7 +120,7 @@ def hierarchical_ring_crossover(
         only_one(check_beta(beta_inter, "beta_inter"), "beta_inter"),
     )
     two_level = np.asarray(hierarchical_allreduce_time(sizes, *cluster))
-    rails = np.asarray(flat_ring_over_nodes_time(sizes, *cluster, gpus_per_node))
+    rails = np.asarray(multi_rail_ring_time(sizes, *cluster, gpus_per_node))
     head_start = rails[0] - two_level[0]
     loss_per_byte = ((two_level[1] - two_level[0]) - (rails[1] - rails[0])) / sizes[1]
     if head_start <= 0 or loss_per_byte <= 0:
@@ -131,6 +136,7 @@ def multi_rail_ring_time(
     beta_intra: Scalars,
     beta_inter: Scalars,
     rails: Scalars,
+    alpha_inter: Scalars | None = None,
 ) -> Scalars:
     """Time of R rings at once, each leaving every node through another network interface.
 
@@ -142,17 +148,17 @@ def multi_rail_ring_time(
 
     Parameters as in `flat_ring_over_nodes_time`; `rails` divides `gpus_per_node`.
     """
-    size, m, g, latency, intra, inter = node_arguments(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    size, m, g, latency, intra, inter, latency_inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, alpha_inter
     )
     per_node = check_count(rails, "rails")
     if np.any(g % per_node != 0):
         raise ValueError(f"rails ({rails!r}) must divide gpus_per_node ({gpus_per_node!r}).")
-    handed_on = np.where((m > 1) & (per_node == g), (g - 1) / g, 1.0)
-    across = np.where(m > 1, 1 / (per_node * inter), 0.0)
     n = m * g
-    per_byte = np.maximum(handed_on / intra, across)
-    return as_seconds(2 * (n - 1) * (latency + size / n * per_byte))
+    handed_on = np.where((m > 1) & (per_node == g), (g - 1) / g, 1.0)
+    inside = np.where(g > 1, latency + size / n * handed_on / intra, 0.0)
+    across = np.where(m > 1, latency_inter + size / (n * per_node * inter), 0.0)
+    return as_seconds(2 * (n - 1) * np.maximum(inside, across))
 
 
 def two_level_all_to_all_time(
@@ -162,6 +168,7 @@ def two_level_all_to_all_time(
     alpha: Scalars,
     beta_intra: Scalars,
     beta_inter: Scalars,
+    alpha_inter: Scalars | None = None,
 ) -> Scalars:
     """Time of an all-to-all that first regroups inside nodes, then goes between them.
 
@@ -170,11 +177,11 @@ def two_level_all_to_all_time(
 
     Parameters as in `hierarchical_allreduce_time`; S is the send buffer of one rank.
     """
-    size, m, g, latency, intra, inter = node_arguments(
-        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter
+    size, m, g, latency, intra, inter, latency_inter = node_arguments(
+        nbytes, n_nodes, gpus_per_node, alpha, beta_intra, beta_inter, alpha_inter
     )
     inside = (g - 1) * (latency + size / (g * intra))
-    across = (m - 1) * (latency + size / (m * inter))
+    across = (m - 1) * (latency_inter + size / (m * inter))
     return as_seconds(inside + across)
 
 

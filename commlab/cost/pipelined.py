@@ -6,11 +6,22 @@ Conventions as in :mod:`commlab.cost.closed_forms`; `pipeline_chunks` is k.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from commlab.checks import check_count, check_n_ranks, only_one
+from commlab.checks import (
+    check_alpha,
+    check_beta,
+    check_count,
+    check_n_ranks,
+    check_nbytes,
+    only_one,
+)
 from commlab.cost.arguments import Scalars, arguments, as_seconds, ceil_log2, largest_power_of_two
+
+MOST_CHUNKS = 1024
+"""The largest k that is proposed: more make schedules slow to build and messages tiny."""
 
 
 def alpha_beta_pipelined_chain_broadcast(
@@ -93,7 +104,8 @@ def alpha_beta_double_binary_tree_allreduce(
 def best_chain_chunks(nbytes: float, n_ranks: int, alpha: float, beta: float) -> int:
     """Return the k that makes a pipelined chain fastest.
 
-    ``sqrt((N-2) S / (alpha beta))``, rounded to the better whole number, 1 at least.
+    ``sqrt((N-2) S / (alpha beta))``, rounded to the better whole number; at least 1, at most
+    `MOST_CHUNKS`, and no more than S has bytes.
     """
     return _best_whole(
         nbytes, n_ranks, alpha, beta, lambda n: n - 2, alpha_beta_pipelined_chain_broadcast
@@ -103,7 +115,7 @@ def best_chain_chunks(nbytes: float, n_ranks: int, alpha: float, beta: float) ->
 def best_binary_tree_chunks(nbytes: float, n_ranks: int, alpha: float, beta: float) -> int:
     """Return the k with which the bound of one pipelined binary tree is least.
 
-    ``sqrt((h-1) S / (alpha beta))`` with h = floor(log2 N).
+    ``sqrt((h-1) S / (alpha beta))`` with h = floor(log2 N); limits as in `best_chain_chunks`.
     """
     return _best_whole(
         nbytes,
@@ -118,33 +130,37 @@ def best_binary_tree_chunks(nbytes: float, n_ranks: int, alpha: float, beta: flo
 def best_double_tree_chunks(nbytes: float, n_ranks: int, alpha: float, beta: float) -> int:
     """Return the k, per tree, with which the bound of the double binary tree is least.
 
-    ``sqrt((ceil(log2 N) - 1) S / (2 alpha beta))``.
+    ``sqrt((ceil(log2 N) - 1) S / (2 alpha beta))``; limits as in `best_chain_chunks`.
     """
     return _best_whole(
-        nbytes / 2,
+        nbytes,
         n_ranks,
         alpha,
         beta,
-        lambda n: (n - 1).bit_length() - 1,
-        lambda half, *rest: alpha_beta_double_binary_tree_allreduce(2 * half, *rest),
+        lambda n: ((n - 1).bit_length() - 1) / 2,
+        alpha_beta_double_binary_tree_allreduce,
     )
 
 
-# More chunks than this make schedules that are slow to build and messages that no network
-# would like; a size of S at which more would pay is far beyond the book's.
-MOST_CHUNKS = 1024
-
-
-def _best_whole(nbytes, n_ranks, alpha, beta, fill, time) -> int:
-    """Try the whole numbers on both sides of sqrt(fill * S / (alpha beta))."""
-    size, _, latency, bandwidth = arguments(nbytes, n_ranks, alpha, beta)
+def _best_whole(
+    nbytes: float,
+    n_ranks: int,
+    alpha: float,
+    beta: float,
+    fill_steps: Callable[[int], float],
+    time: Callable[..., Scalars],
+) -> int:
+    """Try the whole numbers on both sides of sqrt(fill_steps * S / (alpha beta))."""
+    size = only_one(check_nbytes(nbytes), "nbytes")
+    latency = only_one(check_alpha(alpha), "alpha")
+    bandwidth = only_one(check_beta(beta), "beta")
     n_ranks = check_n_ranks(n_ranks)
-    moving = only_one(size / bandwidth, "nbytes")
-    if n_ranks == 1 or moving == 0:
+    most = max(1, min(MOST_CHUNKS, math.floor(size)))
+    filling = fill_steps(n_ranks) * size / bandwidth if n_ranks > 1 else 0.0
+    if filling <= 0:
         return 1
-    fill_steps = max(0, fill(n_ranks))
-    if float(latency) == 0:
-        return MOST_CHUNKS if fill_steps else 1
-    exact = math.sqrt(fill_steps * moving / float(latency))
-    candidates = {min(MOST_CHUNKS, max(1, k)) for k in (math.floor(exact), math.ceil(exact))}
-    return min(sorted(candidates), key=lambda k: time(nbytes, n_ranks, alpha, beta, k))
+    if latency <= filling / most**2:
+        return most
+    exact = math.sqrt(filling / latency)
+    candidates = {min(most, max(1, k)) for k in (math.floor(exact), math.ceil(exact))}
+    return min(sorted(candidates), key=lambda k: time(size, n_ranks, latency, bandwidth, k))

@@ -13,9 +13,10 @@ import numpy as np
 from commlab.checks import check_nbytes, only_one, warn_if_absurd
 from commlab.schedule import MessageTable, Schedule
 from commlab.topology import Topology
+from commlab.units import format_seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Price:
     """What a schedule costs on a topology, in seconds.
 
@@ -34,6 +35,9 @@ class Price:
     def __float__(self) -> float:
         return self.total
 
+    def __repr__(self) -> str:
+        return f"Price({format_seconds(self.total)} in {self.by_step.size} steps)"
+
 
 def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
     """Price a schedule, step by step.
@@ -45,7 +49,8 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
         For the same number of ranks.
     nbytes : float
         S, the bytes of the full vector of one rank. All-gather and reduce-scatter count the
-        whole array, as nccl-tests does.
+        whole array, as nccl-tests does. Of an uneven all-to-all it is what the fullest rank
+        starts or ends with, its own part included.
 
     Returns
     -------
@@ -70,11 +75,17 @@ def price(schedule: Schedule, topology: Topology, nbytes: float) -> Price:
     by_step = np.zeros(len(schedule.steps))
     bytes_per_unit = size / schedule.unit_denominator
     for index in range(len(schedule.steps)):
-        messages = schedule.messages(index)
+        messages = _with_bytes(schedule.messages(index))
         if messages.src.size:
             by_step[index] = _step_seconds(messages, topology, bytes_per_unit)
     warn_if_absurd(by_step.sum(keepdims=True))
     return Price(by_step)
+
+
+def _with_bytes(messages: MessageTable) -> MessageTable:
+    """Leave out messages of empty chunks, as in an uneven all-to-all: nobody sends them."""
+    full = messages.units > 0
+    return messages if full.all() else MessageTable(*(column[full] for column in messages))
 
 
 def _step_seconds(messages: MessageTable, topology: Topology, bytes_per_unit: float) -> float:

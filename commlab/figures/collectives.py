@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from commlab.algorithms import REGISTRY
 from commlab.figures import style
-from commlab.simulate import ledger
+from commlab.ledger import ledger
 
 # What a reader chooses from, with the registry key behind it.
 PATTERNS: dict[str, tuple[str, str]] = {

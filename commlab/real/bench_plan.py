@@ -116,10 +116,7 @@ def _read_sizes(text: str) -> tuple[int, ...]:
 
 
 def _read_size(text: str) -> int:
-    try:
-        size = parse_size(text)
-    except OverflowError:
-        raise ValueError(f"the size {text!r} is beyond all machines: give fewer bytes.") from None
+    size = parse_size(text)
     if size < 1:
         raise ValueError(f"the size {text.strip()!r} holds no number: give 4 bytes or more.")
     return size
