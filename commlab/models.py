@@ -9,7 +9,11 @@ compare the counts with the parameter totals that the model repositories publish
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, fields
+
+BF16_BYTES = 2
+FP32_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,14 @@ class TransformerShape:
     def __post_init__(self) -> None:
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not whole or value < 1:
                 raise ValueError(
                     f"{self.name}: {field.name} is {value!r}, but a shape needs whole numbers "
                     "of at least 1."
                 )
+            # Python's own int: products of NumPy's could overflow.
+            object.__setattr__(self, field.name, int(value))
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"{self.name}: {self.heads} query heads cannot share {self.kv_heads} key/value "

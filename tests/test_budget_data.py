@@ -95,8 +95,9 @@ def test_a_smaller_second_gather_sends_its_own_part():
 @pytest.mark.parametrize("stage", range(4))
 @pytest.mark.parametrize("gradient_bytes", [2, 4])
 def test_collective_by_collective_sends_the_same_bytes(n_gpus, stage, gradient_bytes):
+    reshard = True if stage == 3 else None
     listed = sharded(
-        n_gpus, zero_stage=stage, reshard_after_forward=True, gradient_bytes=gradient_bytes
+        n_gpus, zero_stage=stage, reshard_after_forward=reshard, gradient_bytes=gradient_bytes
     )
     counted = sharded_volume(PHI, n_gpus, stage, gradient_bytes=gradient_bytes)
     assert listed.sent == pytest.approx(counted.total, rel=1e-12)
@@ -238,7 +239,39 @@ def test_small_integer_types_do_not_overflow():
     assert plain == 2 * 300_000 * LLAMA3_8B.hidden
 
 
+def test_sequence_parallelism_counts_pairs_and_one_gpu_counts_nothing():
+    pairs = tensor_parallel(LLAMA3_8B, 4096, 8, sequence_parallel=True).lines
+    assert pairs["pairs of reduce-scatter and all-gather per step"] == str(4 * LAYERS)
+    assert "all-reduces per step" not in pairs
+    assert tensor_parallel(LLAMA3_8B, 4096, 8).lines["all-reduces per step"] == str(4 * LAYERS)
+    alone = tensor_parallel(LLAMA3_8B, 4096, 1, sequence_parallel=True)
+    assert (alone.count, alone.extra, alone.sent, alone.seconds) == (0, 0, 0, 0)
+
+
 # ----------------------------------------------------------------- what results look like
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "rails", "algorithm", "line"),
+    [
+        (64, None, "rails", "flat ring over 8 rails, 8 nodes of 8"),
+        (64, 4, "rails", "flat ring over 4 rails, 8 nodes of 8"),
+        (64, 1, "rails", "flat ring over 1 rail, 8 nodes of 8"),
+        (64, 4, "hierarchical", "hierarchical, 8 nodes of 8"),
+        (8, 4, "rails", "ring in the node"),
+        (1, 4, "rails", "none: one GPU has nobody to add with"),
+    ],
+)
+def test_the_line_of_an_all_reduce_says_what_ran(n_gpus, rails, algorithm, line):
+    cluster = dataclasses.replace(H100_CLUSTER, rails=rails)
+    assert data_parallel(1e9, n_gpus, cluster, algorithm).lines["algorithm"] == line
+
+
+def test_small_integers_of_gradient_bytes_do_not_overflow():
+    small = np.uint8(4)
+    assert sharded(8, gradient_bytes=small).traffic == sharded(8, gradient_bytes=4).traffic
+    plain = sharded_volume(PHI, 8, gradient_bytes=4).total
+    assert sharded_volume(PHI, 8, gradient_bytes=small).total == plain
 
 
 @pytest.mark.parametrize(
@@ -285,6 +318,11 @@ def test_traffic_is_listed_row_by_row():
         (lambda: sharded(8, zero_stage=5), "zero_stage is 5"),
         (lambda: sharded(64, shard_ranks=48), "shards of 48 GPUs cannot repeat evenly"),
         (lambda: sharded(24, shard_ranks=3), "straddle nodes"),
+        (lambda: sharded(8, zero_stage=0, shard_ranks=8), "stage 0 has no shards: leave it out"),
+        (lambda: sharded(8, zero_stage=2, reshard_after_forward=True), "only ZeRO stage 3 gathers"),
+        (lambda: sharded(8, reduce_each_microbatch="False"), "must be True or False; got 'False'"),
+        (lambda: dataclasses.replace(H100_CLUSTER, alpha=np.array([1e-6, 2e-6])), "not an array"),
+        (lambda: dataclasses.replace(H100_CLUSTER, beta_inter=np.full(2, 5e10)), "not an array"),
         (lambda: sharded(64, algorithm="ring"), "choose 'hierarchical' or 'rails'"),
         (lambda: tensor_parallel(LLAMA3_8B, 4096, 6), "choose a divisor"),
         (lambda: tensor_parallel(LLAMA3_8B, 4096, 16), "across_nodes=True"),

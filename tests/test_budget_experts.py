@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,6 +78,7 @@ def test_capacity_trades_dropped_tokens_for_even_messages():
     assert limited.dropped == pytest.approx(0.25 - 1.25 / 8)
     assert limited.padded == pytest.approx(7 * (1.25 / 8 - 0.75 / 7) / 1.25)
     assert limited.byte_skew == pytest.approx(1.25)
+    # Empty slots are computed too: 1.25 times the balanced work, on each GPU.
     assert limited.compute_skew == pytest.approx(1.25)
     enough = expert_parallel(**LAYER, hottest_share=0.25, capacity_factor=2.0)
     assert enough.dropped == 0
@@ -88,6 +91,15 @@ def test_several_experts_on_a_gpu_share_its_load():
     assert step.compute_skew == pytest.approx(8 * rank_0)
     # Rank 0 receives this part of the buffers of the seven others.
     assert step.byte_skew == pytest.approx(rank_0 * 8)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
+@pytest.mark.parametrize("group", [Group(8), Group(1, 6), Group(2, 3)])
+def test_combine_takes_as_long_as_dispatch(algorithm, group):
+    sent = np.random.default_rng(0).uniform(0, 1e9, (group.n_ranks, group.n_ranks))
+    cluster = replace(H100_CLUSTER, gpus_per_node=group.per_node)
+    there, back = (all_to_all_seconds(m, group, cluster, algorithm) for m in (sent, sent.T))
+    assert there == pytest.approx(back, rel=1e-12)
 
 
 def test_a_dispatch_matrix_and_its_busiest_gpu():

@@ -190,10 +190,16 @@ def test_gather_and_scatter_are_half_an_all_reduce(per_node, rails, plan, axis):
 
 @pytest.mark.parametrize("group", [Group(8), Group(1, 6), Group(2, 3), Group(3, 2), Group(4, 2)])
 @pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
+@pytest.mark.parametrize("slow_inside", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_uneven_all_to_all_time_is_the_price_of_explicit_counts(group, algorithm, seed):
+def test_uneven_all_to_all_time_is_the_price_of_explicit_counts(
+    group, algorithm, slow_inside, seed
+):
     n_ranks = group.n_ranks
     cluster = cluster_of(group.per_node)
+    if slow_inside:
+        fast, slow = cluster.beta_intra, cluster.beta_inter
+        cluster = replace(cluster, beta_intra=slow, beta_inter=fast)
     counts = np.random.default_rng(seed).integers(1, 1000, (n_ranks, n_ranks))
     build = direct_all_to_all if algorithm == "direct" else pairwise_all_to_all
     # S is what the fullest rank starts or ends with.
@@ -210,6 +216,32 @@ def test_uneven_all_to_all_time_is_the_price_of_explicit_counts(group, algorithm
     priced = price(build(n_ranks, counts=counts), topology, element * fullest).total
     seconds = all_to_all_seconds(element * counts, group, cluster, algorithm)
     assert seconds == pytest.approx(priced, rel=1e-12)
+
+
+@pytest.mark.parametrize("rails", range(1, 9))
+@pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
+def test_all_to_alls_of_a_whole_node_share_its_interfaces(rails, algorithm):
+    plan, cluster = Plan(data=4, tensor=8), cluster_of(8, rails)
+    group = plan.group("data", cluster)
+    build = direct_all_to_all if algorithm == "direct" else pairwise_all_to_all
+    everyone = all_groups_at_once(build(group.n_ranks), plan.ranks("data"))
+    priced = price(everyone, topology_of(cluster, plan.n_gpus, ports=3), NBYTES).total
+    sent = np.full((4, 4), NBYTES / 4)
+    assert all_to_all_seconds(sent, group, cluster, algorithm) == pytest.approx(priced, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("per_node", "rails"), [(g, rails) for g in range(1, 9) for rails in range(1, g + 1)]
+)
+def test_any_number_of_rails_is_as_slow_as_the_fullest_one(per_node, rails):
+    """Rails that do not divide the GPUs have ceil(g / R) of them at most."""
+    cluster = cluster_of(per_node, rails)
+    for n_nodes in (2, 3):
+        n_gpus = n_nodes * per_node
+        schedule = hierarchical_all_reduce(n_gpus, per_node)
+        priced = price(schedule, topology_of(cluster, n_gpus), NBYTES).total
+        group = place(n_gpus, cluster)
+        assert all_reduce_seconds(NBYTES, group, cluster) == pytest.approx(priced, rel=1e-12)
 
 
 def test_fewer_network_interfaces_cost_what_they_share():
@@ -229,6 +261,10 @@ def test_fewer_network_interfaces_cost_what_they_share():
         (lambda: place(3, H100_CLUSTER, stride=1, n_gpus=24), "straddle nodes of 8 unevenly"),
         (lambda: all_reduce_seconds(1e6, Group(4), H100_CLUSTER, "tree"), "'hierarchical' or"),
         (lambda: all_to_all_seconds(np.ones((2, 2)), Group(2), H100_CLUSTER, "ring"), "pairwise"),
+        (lambda: place(4, H100_CLUSTER, stride=-1), "stride must be a whole number"),
+        (lambda: place(4, H100_CLUSTER, n_gpus=0), "n_gpus must be a whole number"),
+        (lambda: place(4, H100_CLUSTER, n_gpus=float("nan")), "n_gpus must be a whole number"),
+        (lambda: all_to_all_seconds(np.ones(2), Group(2), H100_CLUSTER), "as a square"),
         (lambda: Group(0), "per_node must be a whole number"),
         (lambda: cluster_of(8, 9), "at most one network interface per GPU"),
     ],

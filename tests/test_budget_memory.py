@@ -258,6 +258,13 @@ def test_activation_memory_adds_layers_micro_batches_and_head(recompute):
         (lambda: activation_memory(TINY, 8, tensor_ranks=3), "choose a divisor"),
         (lambda: activation_memory(TINY, 8, attention="fast"), "choose 'flash' or 'scores'"),
         (lambda: activation_memory(TINY, 8, in_flight=0), "in_flight must be a number above"),
+        (lambda: activation_memory(TINY, 8, head_in_flight=-50), "head_in_flight must be a whole"),
+        (lambda: activation_memory(TINY, 8, head_in_flight=0.5), "head_in_flight must be a whole"),
+        (lambda: activation_memory(TINY, 8, sequence_parallel="no"), "must be True or False"),
+        (
+            lambda: activation_memory(replace(TINY, heads=6, kv_heads=3), 8, tensor_ranks=2),
+            "3 K/V heads, which 2 GPUs",
+        ),
         (lambda: training_state(0), "n_parameters must be a number above zero"),
         (lambda: training_state("8B"), "n_parameters must be a number above zero"),
         (lambda: training_state(1e9, 0), "n_ranks must be a whole number"),
@@ -268,6 +275,25 @@ def test_activation_memory_adds_layers_micro_batches_and_head(recompute):
 def test_bad_input_is_refused_with_the_fix(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("shape", [LLAMA3_8B, LLAMA3_70B, MIXTRAL_8X7B], ids=lambda s: s.name)
+@pytest.mark.parametrize("tensor", [1, 2, 4, 8, 16, 32])
+def test_parameters_and_activations_of_keys_have_the_same_heads(shape, tensor):
+    """Beyond one GPU per K/V head, each further GPU holds a copy of a whole head."""
+    tokens = 512
+    columns = parameter_share(shape, tensor).attention / (2 * shape.hidden)
+    of_parameters = columns / shape.head_dim - shape.heads / tensor
+    for tensors in (llama_layer_tensors(shape, tokens), llama_layer_tensors(shape, tokens // 2, 2)):
+        for name in ("K", "V"):
+            (stored,) = (item for item in tensors if item.name == name)
+            nbytes = kept_bytes([stored], tensor)
+            assert nbytes / (2 * tokens * shape.head_dim) == of_parameters
+    everything = activation_memory(shape, tokens, tensor_ranks=tensor, sequence_parallel=True)
+    whole = kept_bytes(llama_layer_tensors(shape, tokens))
+    key_and_value = 2 * 2 * tokens * shape.kv_heads * shape.head_dim
+    copies = max(1, tensor // shape.kv_heads)
+    assert tensor * everything.layer == pytest.approx(whole + (copies - 1) * key_and_value)
 
 
 # ----------------------------------------------------------------- gathered layers
@@ -287,5 +313,7 @@ def test_what_fsdp_holds_whole_while_it_computes():
     assert gathered(reshard_after_forward=8) == gathered() + 2 * layers * layer / 8
     assert gathered(reduce_each_microbatch=False) == two_layers
     assert gathered(gradient_bytes=4) == two_layers + 2 * gradients
+    one_layer = gathered_bytes(layer, 1, root, Plan(data=16, zero_stage=3).shards(H100_CLUSTER))
+    assert one_layer == 2 * (layer + root) + gradients
     below = Plan(data=16, zero_stage=2).shards(H100_CLUSTER)
     assert gathered_bytes(layer, layers, root, below) == 0

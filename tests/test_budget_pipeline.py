@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from commlab.budget import (
     bubble_fraction,
     pipeline_parallel,
     simulate_pipeline,
+    stage_order,
 )
+from commlab.budget.pipeline_schedule import SCHEDULES
 from commlab.models import LLAMA3_8B, LLAMA3_70B
 from commlab.units import MIB
 
@@ -131,6 +135,49 @@ def test_interleaving_sends_more_and_keeps_more():
     assert interleaved.in_flight[0] > plain.in_flight[0]
 
 
+@pytest.mark.parametrize("n_stages", [1, 2, 4, 8])
+@pytest.mark.parametrize("n_chunks", [1, 2, 4])
+def test_the_busiest_stage_sends_what_its_operations_send(n_stages, n_chunks):
+    """Counted: an operation sends if the next one, or the one before, lies on another stage."""
+    schedule = "interleaved" if n_chunks > 1 else "1f1b"
+    step = pipeline_parallel(LLAMA3_8B, 64, n_stages, 8, schedule=schedule, n_chunks=n_chunks)
+    last = n_stages * n_chunks - 1
+    sent = [0] * n_stages
+    line = step.timeline
+    for stage, chunk, is_backward in zip(line.stage, line.chunk, line.is_backward, strict=True):
+        part = chunk * n_stages + stage
+        receiver = part - 1 if is_backward else part + 1
+        sent[stage] += int(n_stages > 1 and 0 <= receiver <= last)
+    assert step.transfers == max(sent)
+    assert f"{step.sent / MIB:g} MiB" in step.lines["sent per step, busiest stage"] or not step.sent
+
+
+@pytest.mark.parametrize("rails", range(1, 9))
+def test_stages_of_a_node_share_its_interfaces(rails):
+    cluster = replace(H100_CLUSTER, rails=rails)
+    step = pipeline_parallel(LLAMA3_8B, 8192, 4, 8, cluster)
+    shared = math.ceil(8 / rails)
+    assert step.transfer_seconds == pytest.approx(5e-6 + 64 * MIB * shared / 50e9)
+    inside = pipeline_parallel(LLAMA3_8B, 8192, 4, 8, cluster, across_nodes=False)
+    assert inside.transfer_seconds == pytest.approx(5e-6 + 64 * MIB / 450e9)
+
+
+def test_nothing_waits_where_nothing_takes_time():
+    line = simulate_pipeline(4, 8, 0.0, 0.0)
+    assert (line.seconds, line.bubble_fraction) == (0, 0)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_order_of_a_stage_has_each_operation_once(schedule):
+    n_chunks = 2 if schedule == "interleaved" else 1
+    for n_stages, turns in itertools.product((1, 2, 3), (1, 2, 3)):
+        n = n_stages * turns
+        everything = list(itertools.product(range(n), range(n_chunks), (False, True)))
+        for stage in range(n_stages):
+            order = stage_order(schedule, n_stages, n, stage, n_chunks)
+            assert sorted(order) == sorted(everything)
+
+
 def test_one_stage_sends_nothing():
     step = pipeline_parallel(LLAMA3_8B, 4096, 1, 4)
     assert (step.sent, step.bubble_fraction, step.transfer_seconds) == (0, 0, 0)
@@ -159,6 +206,13 @@ def test_a_step_prints_itself():
         (lambda: simulate_pipeline(4, 6, 1, 2, 0, "interleaved", 2), "choose a multiple"),
         (lambda: pipeline_parallel(LLAMA3_8B, 8192, 5, 4), "32 layers, which cannot be divided"),
         (lambda: pipeline_parallel(LLAMA3_8B, 0, 4, 4, H100_CLUSTER), "tokens must be a number"),
+        (lambda: simulate_pipeline(2, 4, 1, 2, [1, 2]), "transfer_seconds must be one number"),
+        (lambda: simulate_pipeline(2, 4, "slow", 2), "forward_seconds must be seconds"),
+        (lambda: stage_order("foo", 2, 4, 0), "choose 'gpipe', '1f1b' or 'interleaved'"),
+        (lambda: stage_order("1f1b", 2, 4, 9), "stage must be one of the ranks 0 to 1"),
+        (lambda: stage_order("1f1b", 2, -1, 0), "n_microbatches must be a whole number"),
+        (lambda: stage_order("1f1b", 2.0, 4, 0), "n_stages must be a whole number"),
+        (lambda: stage_order("interleaved", 2, 3, 0, 2), "choose a multiple"),
         (lambda: bubble_fraction(4, 0), "n_microbatches must be a whole number"),
     ],
 )

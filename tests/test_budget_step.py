@@ -12,12 +12,15 @@ from commlab.budget import (
     Overlap,
     Plan,
     activation_memory,
+    all_reduce_seconds,
     bubble_fraction,
     compute_time,
     data_parallel,
     expert_parallel,
     exposed_seconds,
+    gather_seconds,
     parameter_share,
+    place,
     sharded_data_parallel,
     simulate_pipeline,
     tensor_parallel,
@@ -25,8 +28,10 @@ from commlab.budget import (
     training_step,
 )
 from commlab.models import LLAMA3_8B, LLAMA3_70B, MIXTRAL_8X7B
+from commlab.overlap import ddp_buckets, timeline, transformer_backward
 
 NOTHING_HIDDEN = Overlap(gradients=0, prefetch=0, update=0)
+EMBEDDING = LLAMA3_8B.vocab * LLAMA3_8B.hidden
 BIG_GPU = replace(H100_CLUSTER, gpu_memory=1e13)
 
 PLANS = [
@@ -119,8 +124,14 @@ def test_plain_data_parallelism(n_gpus):
     assert step.memory.parameters + step.memory.gradients + step.memory.optimizer == state.total
 
 
-@pytest.mark.parametrize("stage", range(4))
-@pytest.mark.parametrize("choices", [{}, {"shard_ranks": 8}, {"n_microbatches": 4}])
+@pytest.mark.parametrize(
+    ("stage", "choices"),
+    [
+        *((stage, {}) for stage in range(4)),
+        *((stage, {"n_microbatches": 4}) for stage in range(4)),
+        *((stage, {"shard_ranks": 8}) for stage in (1, 2, 3)),
+    ],
+)
 def test_sharded_data_parallelism(stage, choices):
     plan = Plan(data=64, zero_stage=stage, overlap=NOTHING_HIDDEN, **choices)
     step = training_step(LLAMA3_8B, plan)
@@ -221,9 +232,61 @@ def test_gradients_hide_behind_the_stated_part_of_the_backward_pass():
     backward = 2 / 3 * compute_time(LLAMA3_8B.parameters, 1024)
     plan = Plan(data=64, sequence=1024)
     comm = data_parallel(LLAMA3_8B.parameters, 64).seconds
+    last = data_parallel(EMBEDDING, 64).seconds
     for part in (0, 0.25, 0.5, 1):
         step = training_step(LLAMA3_8B, replace(plan, overlap=Overlap(gradients=part)))
-        assert step.data == pytest.approx(max(0, comm - part * backward))
+        assert step.data == pytest.approx(max(last, comm - part * backward))
+
+
+@pytest.mark.parametrize("shape", [LLAMA3_8B, LLAMA3_70B], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("n_gpus", [2, 8, 64, 1024])
+def test_what_shows_of_the_gradients_is_what_their_timeline_shows(shape, n_gpus):
+    """With time to hide everything else, the last bucket is left: the embedding, or little more."""
+    plan = Plan(data=n_gpus, micro_batch=64)
+    step = training_step(shape, plan)
+    group = place(n_gpus, H100_CLUSTER)
+    backward = transformer_backward(
+        shape, 64 * 8192, peak_flops=H100_CLUSTER.peak_flops, mfu=H100_CLUSTER.mfu
+    )
+    line = timeline(
+        backward,
+        ddp_buckets(backward.sizes),
+        lambda nbytes: all_reduce_seconds(nbytes, group, H100_CLUSTER),
+    )
+    assert 0 < step.data <= line.exposed <= 1.25 * step.data
+    assert step.data == all_reduce_seconds(
+        2 * shape.vocab * shape.hidden, group, H100_CLUSTER, plan.algorithm
+    )
+    assert "shown in any case: the embedding's gradient" in str(step)
+
+
+@pytest.mark.parametrize(("stage", "shards"), [(0, None), (1, None), (2, None), (1, 8), (2, 8)])
+def test_the_edge_of_each_stage_is_its_share_of_the_embedding(stage, shards):
+    long = {"data": 64, "tensor": 1, "sequence": 65536, "overlap": Overlap(update=1)}
+    step = training_step(LLAMA3_8B, Plan(zero_stage=stage, shard_ranks=shards, **long))
+    last = 2 * EMBEDDING
+    everyone, node = Group(8, 8), Group(8)
+    if stage == 0:
+        expected = all_reduce_seconds(last, everyone, H100_CLUSTER)
+    elif shards is None:
+        expected = gather_seconds(last, everyone, H100_CLUSTER)
+    else:
+        across = all_reduce_seconds(last / 8, Group(1, 8), H100_CLUSTER)
+        expected = gather_seconds(last, node, H100_CLUSTER) + across
+    assert step.data == pytest.approx(expected, rel=1e-12)
+
+
+def test_of_a_pipeline_the_first_stage_shows_its_embedding():
+    plan = Plan(data=2, tensor=8, pipeline=4, n_microbatches=8)
+    step = training_step(LLAMA3_8B, plan)
+    expected = all_reduce_seconds(2 * EMBEDDING / 8, Group(1, 2), H100_CLUSTER)
+    assert step.data == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_copy_has_no_gradients_to_show():
+    step = training_step(LLAMA3_8B, Plan(tensor=8))
+    assert step.data == 0
+    assert "shown in any case" not in str(step)
 
 
 def test_prefetched_gathers_leave_their_edges():
@@ -241,8 +304,9 @@ def test_updated_parameters_show_unless_told_to_hide():
     shown, hidden = (
         training_step(LLAMA3_8B, replace(plan, overlap=Overlap(update=part))) for part in (0, 1)
     )
-    assert shown.data == pytest.approx(data_parallel(LLAMA3_8B.parameters, 64).seconds / 2)
-    assert hidden.data == 0
+    last = gather_seconds(2 * EMBEDDING, Group(8, 8), H100_CLUSTER)
+    assert shown.data == pytest.approx(last + data_parallel(LLAMA3_8B.parameters, 64).seconds / 2)
+    assert hidden.data == pytest.approx(last)
 
 
 def test_gradients_reduced_once_wait_for_the_last_backward_pass():
@@ -254,6 +318,36 @@ def test_gradients_reduced_once_wait_for_the_last_backward_pass():
 
 
 # ----------------------------------------------------------------- what must hold
+
+
+def test_sequence_parallelism_cuts_what_experts_and_stages_exchange():
+    plan = Plan(data=8, tensor=2, pipeline=2, expert=8, n_microbatches=4)
+    whole, cut = (
+        training_step(MIXTRAL_8X7B, replace(plan, sequence_parallel=choice)).traffic
+        for choice in (False, True)
+    )
+    for kind in ("expert", "pipeline"):
+        for one, other in zip(whole[kind], cut[kind], strict=True):
+            assert one.nbytes == 2 * other.nbytes
+
+
+def test_only_full_recomputation_repeats_the_collectives():
+    none, selective, full = (
+        training_step(
+            MIXTRAL_8X7B, Plan(data=8, tensor=2, expert=4, recompute=kind, attention="scores")
+        )
+        for kind in ("none", "selective", "full")
+    )
+    assert (none.tensor, none.expert) == (selective.tensor, selective.expert)
+    assert full.tensor == pytest.approx(1.5 * none.tensor)
+    assert full.expert == pytest.approx(1.5 * none.expert)
+    assert selective.memory.activations < none.memory.activations
+
+
+def test_without_a_pipeline_no_schedule_keeps_logits():
+    plan = Plan(data=8, n_microbatches=4, schedule="gpipe")
+    memory = training_step(LLAMA3_8B, plan).memory
+    assert memory.activations == activation_memory(LLAMA3_8B, 8192).total
 
 
 def test_tensor_parallelism_across_nodes_is_slower():
@@ -293,14 +387,14 @@ def test_sharding_makes_8b_fit():
         ({"data": 0}, "data must be a whole number"),
         ({"order": ("tensor", "data")}, "name tensor, data and pipeline once each"),
         ({"data": 8, "expert": 3}, "do not divide the data axis of 8"),
-        ({"data": 8, "expert": 2, "shard_ranks": 4}, "leave out shard_ranks"),
+        ({"data": 8, "expert": 2, "zero_stage": 3, "shard_ranks": 4}, "leave out shard_ranks"),
         ({"data": 12}, "12 GPUs do not fill nodes of 8"),
         ({"tensor": 3}, "32 heads, which 3 GPUs"),
         ({"pipeline": 3}, "32 layers, which cannot be divided evenly by 3"),
         ({"pipeline": 4, "n_chunks": 2}, "'interleaved' needs 2 or more"),
         ({"data": 8, "expert": 2}, "1 experts per layer"),
         ({"zero_stage": 4}, "zero_stage is 4"),
-        ({"data": 8, "shard_ranks": 3}, "cannot repeat evenly over 8"),
+        ({"data": 8, "zero_stage": 1, "shard_ranks": 3}, "cannot repeat evenly over 8"),
         ({"recompute": "some"}, "choose 'none', 'selective' or 'full'"),
         ({"algorithm": "tree"}, "choose 'hierarchical' or 'rails'"),
         ({"gradient_bytes": 3}, r"choose 2 \(BF16\) or 4"),
@@ -315,3 +409,41 @@ def test_bad_plans_are_refused_with_the_fix(changes, message):
 def test_overlap_is_a_part(part):
     with pytest.raises(ValueError, match="gradients is a part, from 0 to 1"):
         Overlap(gradients=part)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data", 2.0),
+        ("n_microbatches", None),
+        ("zero_stage", "3"),
+        ("zero_stage", True),
+        ("shard_ranks", "8"),
+        ("reshard_after_forward", "False"),
+        ("reduce_each_microbatch", "False"),
+        ("gradient_bytes", "2"),
+        ("gradient_bytes", 4.0),
+        ("sequence_parallel", "no"),
+        ("recompute", 7),
+        ("attention", None),
+        ("schedule", "bogus"),
+        ("n_chunks", 0),
+        ("order", None),
+        ("order", "tensor"),
+        ("algorithm", None),
+        ("all_to_all", ["direct"]),
+        ("overlap", None),
+    ],
+)
+def test_a_plan_checks_each_of_its_fields_when_it_is_made(name, value):
+    """Before anything is computed, in a sentence that names the field."""
+    with pytest.raises((ValueError, TypeError), match=name):
+        Plan(**{"zero_stage": 3, "data": 8, **{name: value}})
+
+
+def test_what_a_stage_has_no_use_for_is_refused():
+    with pytest.raises(ValueError, match="stage 0 has no shards"):
+        Plan(data=8, shard_ranks=4)
+    for stage in range(3):
+        with pytest.raises(ValueError, match="only ZeRO stage 3 gathers"):
+            Plan(data=8, zero_stage=stage, reshard_after_forward=False)

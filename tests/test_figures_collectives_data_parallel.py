@@ -28,8 +28,8 @@ from commlab.figures.data_parallel import (
     draw_uneven_shards,
     uneven_counts,
 )
+from commlab.ledger import ledger
 from commlab.models import LLAMA3_8B
-from commlab.simulate import ledger
 from commlab.training import make_batches, train_data_parallel, train_single
 from tests.notebook_explorers import explorers_of
 

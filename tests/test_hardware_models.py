@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from commlab import hardware, models
@@ -42,6 +43,17 @@ def test_parameters_of_a_shape_small_enough_to_count_by_hand():
     embedding_and_head = 2 * 5 * 4
     by_hand = query + key + value + output + gate_up_down + norms + embedding_and_head
     assert shape.parameters == by_hand
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint32])
+def test_a_shape_takes_whole_numbers_of_numpy_without_overflow(kind):
+    sizes = [
+        kind(getattr(LLAMA3_405B, field.name)) for field in dataclasses.fields(LLAMA3_405B)[1:]
+    ]
+    shape = TransformerShape(LLAMA3_405B.name, *sizes)
+    assert shape == LLAMA3_405B
+    assert shape.parameters == LLAMA3_405B.parameters
+    assert type(shape.layers) is int
 
 
 def test_training_flops_of_a_shape_are_6_phi_d():

@@ -14,7 +14,7 @@ import commlab
 from commlab import overlap
 from commlab.hardware import ALPHA, H100, INFINIBAND, NVLINK
 from commlab.models import LLAMA3_8B, MODELS, TransformerShape, training_flops
-from commlab.units import GIB, KIB, MIB
+from commlab.units import GIB, KIB, MIB, format_seconds
 
 EXACT = 1e-12
 SMALL = TransformerShape("small", 3, 64, 4, 2, 16, 160, 500)
@@ -194,9 +194,13 @@ def test_equal_buckets_differ_by_a_byte_at_most(total, n_buckets):
     bucket = max(total / n_buckets, total / 500, 1)
     buckets = overlap.equal_buckets(total, bucket)
     assert sum(buckets) == total
-    assert len(buckets) == math.ceil(total / bucket)
+    assert len(buckets) == -(-total // math.floor(bucket))
     assert max(buckets) - min(buckets) <= 1
-    assert max(buckets) <= math.ceil(bucket)
+    assert max(buckets) <= bucket
+
+
+def test_a_bucket_of_a_fraction_of_a_byte_more_holds_no_more():
+    assert overlap.equal_buckets(10, 3.5) == overlap.equal_buckets(10, 3) == [2, 3, 2, 3]
 
 
 # ---------------------------------------------------------------------------------------
@@ -523,7 +527,7 @@ BACKWARD = overlap.uniform_backward(1000, 1.0, 10, 5)
         (lambda: overlap.equal_buckets(10, 0), "at least one byte; got 0"),
         (lambda: overlap.equal_buckets(1.5, 1), "nbytes must be a whole number"),
         (lambda: overlap.uniform_backward(10, 1.0, 20), "every layer needs a gradient"),
-        (lambda: overlap.uniform_backward(10, 0.0, 5, 1), "seconds must be a finite number above"),
+        (lambda: overlap.uniform_backward(10, 0.0, 5, 1), "seconds must be a number above zero"),
         (
             lambda: overlap.transformer_backward(SMALL, 1, peak_flops=1e12, mfu=40),
             "at most 1; got 40",
@@ -546,6 +550,16 @@ BACKWARD = overlap.uniform_backward(1000, 1.0, 10, 5)
             lambda: overlap.best_bucket(BACKWARD, ring(), rule="equal", first_sizes=[1]),
             "leave out first_sizes",
         ),
+        (lambda: overlap.Gradient("g", "layer", float("nan"), 1.0), "nbytes of gradient 'g'"),
+        (lambda: overlap.Gradient("g", "layer", 0, 1.0), "nbytes of gradient 'g'"),
+        (lambda: overlap.Gradient("g", "layer", 4, float("nan")), "ready of gradient 'g'"),
+        (
+            lambda: overlap.uniform_best_bucket(10, -1.0, ring()),
+            "backward_seconds must be a number",
+        ),
+        (lambda: overlap.uniform_best_bucket(10, 0, ring()), "backward_seconds must be a number"),
+        (lambda: overlap.uniform_best_bucket(0, 1.0, ring()), "nbytes must be a number above zero"),
+        (lambda: overlap.timeline(BACKWARD, [1000], ring(), slowdown="2"), "1 or more; got '2'"),
         (lambda: overlap.OverlapTimeline("x", (), ()), "a layer and a bucket"),
         (
             lambda: overlap.OverlapTimeline(
@@ -566,3 +580,31 @@ BACKWARD = overlap.uniform_backward(1000, 1.0, 10, 5)
 def test_bad_input_is_refused_in_a_sentence(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_among_equal_steps_the_fewest_buckets_win():
+    """Without latency, and with all gradients there at once, every cut takes as long."""
+    everything_at_once = backward_of([KIB] * 8, [1.0] + [0.0] * 7)
+    found = overlap.best_bucket(
+        everything_at_once, lambda nbytes: nbytes / MIB, rule="equal", sizes=[KIB, 8 * KIB, 2 * KIB]
+    )
+    assert len({trial.step_seconds for trial in found.tried}) == 1
+    assert found.best.n_buckets == 1
+
+
+def test_a_slowed_backward_pass_says_what_that_costs():
+    backward = overlap.uniform_backward(GIB, 1.0)
+    line = overlap.timeline(backward, overlap.ddp_buckets(backward.sizes), ring(), slowdown=1.5)
+    longer = line.backward_end - backward.seconds
+    assert longer > 0
+    assert f"the backward pass takes {format_seconds(longer)} longer for that" in str(line)
+
+
+def test_small_integers_of_gradient_bytes_do_not_overflow():
+    passes = [
+        overlap.transformer_backward(
+            LLAMA3_8B, 100, peak_flops=1e15, mfu=0.4, gradient_bytes=gradient_bytes
+        )
+        for gradient_bytes in (4, np.uint8(4))
+    ]
+    assert passes[0].sizes == passes[1].sizes

@@ -14,8 +14,8 @@ from torch.utils.data import DistributedSampler
 
 from commlab.algorithms import REGISTRY
 from commlab.collectives import all_reduce
+from commlab.ledger import ledger
 from commlab.real import run
-from commlab.simulate import ledger
 from commlab.training import (
     SGD,
     Adam,
@@ -122,6 +122,14 @@ class TestBatches:
             )
             assert before == after
 
+    def test_the_sorted_places_are_random_ones(self):
+        plain = make_batches(20, 64, seed=0)
+        moved = make_batches(20, 64, seed=0, sorted_share=0.5)
+        changed = np.flatnonzero((plain.labels != moved.labels).any(axis=0))
+        assert changed.min() < 16
+        assert changed.max() >= 48
+        assert not np.array_equal(plain.labels[:, 32:], moved.labels[:, 32:])
+
     def test_all_sorted_means_labels_in_order(self):
         labels = make_batches(3, 64, seed=0, sorted_share=1.0).labels
         assert (np.diff(labels, axis=1) >= 0).all()
@@ -140,6 +148,11 @@ class TestBatches:
     def test_refuse_a_share_above_one(self):
         with pytest.raises(ValueError, match="sorted_share"):
             make_batches(2, 8, sorted_share=50)
+
+    @pytest.mark.parametrize("seed", [None, -1, 1.5, "0"])
+    def test_refuse_seeds_that_repeat_nothing(self, seed):
+        with pytest.raises(ValueError, match="seed must be a whole number, 0 or more"):
+            make_batches(2, 8, seed=seed)
 
 
 class TestDataParallel:

@@ -19,14 +19,7 @@ from commlab.budget.activations import (
     kept_bytes,
     llama_layer_tensors,
 )
-from commlab.budget.cluster import (
-    BF16_BYTES,
-    FP32_BYTES,
-    H100_CLUSTER,
-    MFU,
-    Cluster,
-    compute_time,
-)
+from commlab.budget.cluster import H100_CLUSTER, MFU, Cluster, compute_time
 from commlab.budget.data import DataParallel, data_parallel
 from commlab.budget.experts import (
     ExpertParallel,
@@ -58,6 +51,7 @@ from commlab.budget.step import TrainingStep, training_step
 from commlab.budget.step_memory import StepMemory, gathered_bytes
 from commlab.budget.step_traffic import exposed_seconds
 from commlab.budget.tensor import TensorParallel, tensor_parallel
+from commlab.models import BF16_BYTES, FP32_BYTES
 
 __all__ = [
     "BF16_BYTES",

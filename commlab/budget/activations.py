@@ -14,11 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commlab.budget.cluster import BF16_BYTES, FP32_BYTES, check_positive
 from commlab.budget.report import Report
-from commlab.budget.tensor import check_tensor_ranks
+from commlab.budget.tensor import check_shape, check_tensor_ranks, kv_heads_of_one_gpu
 from commlab.checks import check_n_ranks
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, FP32_BYTES, TransformerShape
+from commlab.setting_checks import (
+    check_choice,
+    check_flag,
+    check_positive,
+    check_whole_from_zero,
+)
 from commlab.tables import Table, table
 from commlab.units import format_bytes
 
@@ -39,12 +44,16 @@ class StoredTensor:
         "tensor": tensor parallelism divides it. "sequence": only sequence parallelism does.
     recomputed_from : {"selective", "full", ""}
         The mildest recomputation that does not keep it; empty for the layer's input.
+    most_parts : int, optional
+        Parts that it can be cut into, where there are fewer than GPUs may ask for: K and V
+        have one per K/V head, and further GPUs hold copies.
     """
 
     name: str
     nbytes: float
     cut_by: str
     recomputed_from: str = "full"
+    most_parts: int | None = None
 
     def kept(self, recompute: str) -> bool:
         """Whether the tensor is kept under this recomputation."""
@@ -54,8 +63,15 @@ class StoredTensor:
 
     def on_one_gpu(self, tensor_ranks: int, sequence_parallel: bool) -> float:
         """Bytes on one GPU of a tensor-parallel group."""
-        cut = self.cut_by == "tensor" or sequence_parallel
-        return self.nbytes / tensor_ranks if cut else self.nbytes
+        if self.cut_by != "tensor" and not sequence_parallel:
+            return self.nbytes
+        parts = tensor_ranks if self.most_parts is None else min(tensor_ranks, self.most_parts)
+        return self.nbytes / parts
+
+    @property
+    def cut(self) -> str:
+        """What cuts it, and into how many parts at most."""
+        return self.cut_by if self.most_parts is None else f"{self.cut_by}, ≤ {self.most_parts}"
 
 
 def gpt_layer_tensors(
@@ -119,8 +135,8 @@ def llama_layer_tensors(
     The cosines and sines of the rotary embedding are shared by all layers and left out. A
     fused SwiGLU kernel would not store SiLU(gate). Experts are taken as equally loaded.
     """
-    if attention not in ATTENTION:
-        raise ValueError(f"attention is {attention!r}: choose 'flash' or 'scores'.")
+    check_choice(attention, ATTENTION, "attention")
+    check_shape(shape)
     tokens = check_n_ranks(sequence, "sequence") * check_n_ranks(micro_batch, "micro_batch")
     wide = BF16_BYTES * tokens * shape.hidden
     query = BF16_BYTES * tokens * shape.heads * shape.head_dim
@@ -136,8 +152,8 @@ def llama_layer_tensors(
         StoredTensor("1 / RMS of both norms, FP32", 2 * FP32_BYTES * tokens, "sequence"),
         StoredTensor("input of Q, K and V", wide, "sequence"),
         StoredTensor("Q", query, "tensor"),
-        StoredTensor("K", key, "tensor"),
-        StoredTensor("V", key, "tensor"),
+        StoredTensor("K", key, "tensor", most_parts=shape.kv_heads),
+        StoredTensor("V", key, "tensor", most_parts=shape.kv_heads),
         StoredTensor(core[0], core[1], "tensor", core[2]),
         StoredTensor("input of the output matrix", query, "tensor"),
         StoredTensor("input of the second norm", wide, "sequence"),
@@ -162,6 +178,7 @@ def head_tensors(
     shape: TransformerShape, sequence: int, micro_batch: int = 1
 ) -> tuple[StoredTensor, ...]:
     """List what the last norm, the head and the loss store: logits in FP32."""
+    check_shape(shape)
     tokens = check_n_ranks(sequence, "sequence") * check_n_ranks(micro_batch, "micro_batch")
     wide = BF16_BYTES * tokens * shape.hidden
     logits = FP32_BYTES * tokens * shape.vocab
@@ -200,8 +217,8 @@ def kept_bytes(
     ValueError
         If the recomputation is unknown.
     """
-    if recompute not in RECOMPUTE:
-        raise ValueError(f"recompute is {recompute!r}: choose 'none', 'selective' or 'full'.")
+    check_choice(recompute, RECOMPUTE, "recompute")
+    check_flag(sequence_parallel, "sequence_parallel")
     ranks = check_n_ranks(tensor_ranks, "tensor_ranks")
     kept = [tensor for tensor in tensors if tensor.kept(recompute)]
     return sum(tensor.on_one_gpu(ranks, sequence_parallel) for tensor in kept)
@@ -260,7 +277,7 @@ class Activations(Report):
     def tensor_table(self) -> Table:
         """Return the stored tensors of one layer, undivided."""
         headers = ("stored tensor · 保存的张量", "bytes · 字节", "cut by · 切分方式")
-        rows = [(item.name, format_bytes(item.nbytes), item.cut_by) for item in self.tensors]
+        rows = [(item.name, format_bytes(item.nbytes), item.cut) for item in self.tensors]
         return table(headers, rows, align="lrl")
 
 
@@ -302,8 +319,18 @@ def activation_memory(
     -------
     Activations
         What is stored. The peak is higher: gradients of activations come on top.
+
+    Raises
+    ------
+    TypeError
+        If the shape is none.
+    ValueError
+        If a count is out of range, a choice is unknown, or heads or K/V heads cannot be
+        divided evenly.
     """
     tensor_ranks = check_tensor_ranks(shape, tensor_ranks)
+    kv_heads_of_one_gpu(shape, tensor_ranks)
+    heads = check_whole_from_zero(head_in_flight, "head_in_flight")
     tensors = llama_layer_tensors(shape, sequence, micro_batch, attention)
     everything = kept_bytes(tensors, tensor_ranks, sequence_parallel)
     kept = kept_bytes(tensors, tensor_ranks, sequence_parallel, recompute)
@@ -312,7 +339,7 @@ def activation_memory(
         layer=kept,
         layers=shape.layers if layers is None else check_n_ranks(layers, "layers"),
         in_flight=check_positive(in_flight, "in_flight"),
-        head=head_in_flight * head,
+        head=heads * head,
         working=everything - kept,
         tensors=tensors,
         assumptions=(

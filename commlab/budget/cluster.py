@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 
-from commlab.checks import check_alpha, check_beta, check_n_ranks
+from commlab.checks import check_alpha, check_beta, check_n_ranks, only_one
 from commlab.hardware import ALPHA, H100, INFINIBAND, NVLINK
 from commlab.models import training_flops
+from commlab.setting_checks import check_kind, check_mfu, check_positive
 
-BF16_BYTES = 2
-FP32_BYTES = 4
 MFU = 0.40
 """Model FLOPs utilisation: here the part of the peak that the computation alone reaches."""
-
-
-def check_positive(value: float, name: str) -> float:
-    """Return ``value`` as a float, or say that it must be a number above zero."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a number above zero; got {value!r}.")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a number above zero; got {value!r}.")
-    return float(value)
-
-
-def check_part(value: float, name: str) -> float:
-    """Return ``value`` as a float, or say that it must be a part from 0 to 1."""
-    whole = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not whole or not 0 <= value <= 1:
-        raise ValueError(f"{name} is a part, from 0 to 1; got {value!r}. 40 percent is 0.40.")
-    return float(value)
-
-
-def check_gradient_bytes(gradient_bytes: int) -> int:
-    """Return the bytes of one gradient, or say that they are 2 or 4."""
-    if gradient_bytes not in (BF16_BYTES, FP32_BYTES):
-        raise ValueError(f"gradient_bytes is {gradient_bytes!r}: choose 2 (BF16) or 4 (FP32).")
-    return gradient_bytes
 
 
 @dataclass(frozen=True)
@@ -81,16 +55,12 @@ class Cluster:
 
     def __post_init__(self) -> None:
         check_n_ranks(self.gpus_per_node, "gpus_per_node")
-        check_alpha(self.alpha)
-        check_beta(self.beta_intra, "beta_intra")
-        check_beta(self.beta_inter, "beta_inter")
+        only_one(check_alpha(self.alpha), "alpha")
+        only_one(check_beta(self.beta_intra, "beta_intra"), "beta_intra")
+        only_one(check_beta(self.beta_inter, "beta_inter"), "beta_inter")
         check_positive(self.peak_flops, "peak_flops")
         check_positive(self.gpu_memory, "gpu_memory")
-        if not check_positive(self.mfu, "mfu") <= 1:
-            raise ValueError(
-                f"mfu is a part of the peak, above 0 and at most 1; got {self.mfu!r}. "
-                "40 percent is 0.40."
-            )
+        check_mfu(self.mfu)
         if self.rails is not None and check_n_ranks(self.rails, "rails") > self.gpus_per_node:
             raise ValueError(
                 f"rails is {self.rails}, but a node has {self.gpus_per_node} GPUs: give at most "
@@ -98,10 +68,18 @@ class Cluster:
             )
 
     @property
+    def n_rails(self) -> int:
+        """Network interfaces of a node."""
+        return self.gpus_per_node if self.rails is None else self.rails
+
+    @property
     def beta_out(self) -> float:
-        """Bytes/s between nodes of one GPU while all GPUs of its node send."""
-        rails = self.gpus_per_node if self.rails is None else self.rails
-        return self.beta_inter * rails / self.gpus_per_node
+        """Bytes/s between nodes of one GPU while all GPUs of its node send.
+
+        Where the interfaces do not divide the GPUs, some are shared by one GPU more than
+        others. Those set the pace.
+        """
+        return self.beta_inter / math.ceil(self.gpus_per_node / self.n_rails)
 
 
 H100_CLUSTER = Cluster(
@@ -113,6 +91,12 @@ H100_CLUSTER = Cluster(
     peak_flops=H100.bf16_flops,
     mfu=MFU,
 )
+
+
+def check_cluster(cluster: Cluster) -> Cluster:
+    """Return the cluster, or say that something else was passed."""
+    check_kind(cluster, Cluster, "cluster", "commlab.budget.H100_CLUSTER")
+    return cluster
 
 
 def compute_time(
@@ -138,6 +122,8 @@ def compute_time(
 
     Raises
     ------
+    TypeError
+        If the cluster is none.
     ValueError
         If a count is not above zero.
 
@@ -150,4 +136,5 @@ def compute_time(
     flops = training_flops(
         check_positive(n_parameters, "n_parameters"), check_positive(tokens, "tokens")
     )
-    return flops / (check_n_ranks(n_gpus, "n_gpus") * cluster.mfu * cluster.peak_flops)
+    rate = check_cluster(cluster).mfu * cluster.peak_flops
+    return flops / (check_n_ranks(n_gpus, "n_gpus") * rate)

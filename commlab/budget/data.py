@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commlab.budget.cluster import H100_CLUSTER, Cluster, check_gradient_bytes, check_positive
+from commlab.budget.cluster import H100_CLUSTER, Cluster
 from commlab.budget.groups import Group, all_reduce_seconds, check_algorithm, place
 from commlab.budget.report import Report, gpus
+from commlab.setting_checks import check_gradient_bytes, check_positive
 from commlab.units import format_bytes, format_seconds
 
 
@@ -53,8 +54,8 @@ def data_parallel(
     cluster : Cluster
         Links and node size.
     algorithm : {"hierarchical", "rails"}
-        Beyond one node: the three-step hierarchical all-reduce, or the flat ring over as
-        many rails as a node has GPUs, like NCCL's Ring. Inside one node: a ring.
+        Beyond one node: the three-step hierarchical all-reduce, or the flat ring over all
+        rails of a node, like NCCL's Ring. Inside one node: a ring.
     gradient_bytes : {2, 4}
         Bytes per gradient on the wire: 2 for BF16, 4 where the reduction runs in FP32.
 
@@ -66,6 +67,8 @@ def data_parallel(
 
     Raises
     ------
+    TypeError
+        If the cluster is none.
     ValueError
         If ``n_gpus`` does not fill whole nodes, or the algorithm is unknown.
     """
@@ -76,7 +79,7 @@ def data_parallel(
     return DataParallel(
         n_gpus=group.n_ranks,
         gradient_bytes=nbytes,
-        algorithm=_used(algorithm, group),
+        algorithm=_used(algorithm, group, cluster),
         seconds=all_reduce_seconds(nbytes, group, cluster, algorithm),
         assumptions=(
             cluster.name,
@@ -85,9 +88,12 @@ def data_parallel(
     )
 
 
-def _used(algorithm: str, group: Group) -> str:
+def _used(algorithm: str, group: Group, cluster: Cluster) -> str:
+    if group.n_ranks == 1:
+        return "none: one GPU has nobody to add with"
     if group.n_nodes == 1:
         return "ring in the node"
     if algorithm == "hierarchical":
         return f"hierarchical, {group}"
-    return f"flat ring over {group.per_node} rails, {group}"
+    rails = "1 rail" if cluster.n_rails == 1 else f"{cluster.n_rails} rails"
+    return f"flat ring over {rails}, {group}"

@@ -7,15 +7,20 @@ again: three passes, 226 ms. Say which one is meant.
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
 
-from commlab.budget.cluster import BF16_BYTES, H100_CLUSTER, Cluster, check_part, check_positive
-from commlab.budget.groups import Group, one_place
+from commlab.budget.cluster import H100_CLUSTER, Cluster, check_cluster
+from commlab.budget.groups import Group, check_group, one_place
 from commlab.budget.report import Report, gpus
-from commlab.checks import check_n_ranks
+from commlab.checks import check_n_ranks, check_nbytes
+from commlab.models import BF16_BYTES
+from commlab.setting_checks import check_choice, check_part, check_positive
 from commlab.units import format_bytes, format_seconds
+
+ALL_TO_ALL = ("direct", "pairwise")
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class ExpertParallel(Report):
     padded : float
         Part of the slots that travel empty.
     compute_skew : float
-        Work of the busiest GPU's experts over the mean.
+        Work of the busiest GPU's experts over that of a balanced layer without a limit. Slots
+        are computed whether full or empty: a capacity factor of 1.25 gives all GPUs 1.25.
     """
 
     n_ranks: int
@@ -138,6 +144,8 @@ def expert_parallel(
 
     Raises
     ------
+    TypeError
+        If the cluster is none.
     ValueError
         If a count is out of range.
 
@@ -149,7 +157,7 @@ def expert_parallel(
     per_gpu = check_positive(tokens, "tokens") * check_positive(hidden, "hidden")
     layers, top_k = check_n_ranks(layers, "layers"), check_n_ranks(top_k, "top_k")
     group = one_place(n_ranks, cluster, across_nodes)
-    if passes not in (1, 2, 3):
+    if not isinstance(passes, numbers.Integral) or passes not in (1, 2, 3):
         raise ValueError(
             f"passes is {passes!r}: choose 1 (forward), 2 (forward and backward) or "
             "3 (with the forward recomputed)."
@@ -159,10 +167,9 @@ def expert_parallel(
     send_buffer = BF16_BYTES * per_gpu * top_k
     sent = send_buffer * sent_matrix(slots, group.n_ranks)
     even = send_buffer * sent_matrix(expert_loads(group.n_ranks), group.n_ranks)
+    # Combine sends the transposed matrix, which takes as long.
     seconds, balanced = (
-        all_to_all_seconds(matrix, group, cluster, algorithm)
-        + all_to_all_seconds(matrix.T, group, cluster, algorithm)
-        for matrix in (sent, even)
+        2 * all_to_all_seconds(matrix, group, cluster, algorithm) for matrix in (sent, even)
     )
     where = "one GPU per node" if across_nodes else "all in one node"
     return ExpertParallel(
@@ -231,6 +238,7 @@ def expert_slots(
     dropped, padded : float
         Part of the copies without a slot, and part of the slots without a copy.
     """
+    loads = _check_parts(loads, "loads")
     if capacity_factor is None:
         return loads, 0.0, 0.0
     slots = np.full(loads.size, check_positive(capacity_factor, "capacity_factor") / loads.size)
@@ -253,7 +261,8 @@ def sent_matrix(slots: np.ndarray, n_ranks: int) -> np.ndarray:
     numpy.ndarray, shape (n_ranks, n_ranks)
         The diagonal stays on the GPU. Combine sends the transpose.
     """
-    if slots.size % n_ranks:
+    slots = _check_parts(slots, "slots")
+    if slots.size % check_n_ranks(n_ranks):
         raise ValueError(
             f"{slots.size} experts cannot be spread evenly over {n_ranks} GPUs: choose a multiple."
         )
@@ -281,11 +290,23 @@ def all_to_all_seconds(
     Returns
     -------
     float
-        Seconds, lock-step.
+        Seconds, lock-step. The transposed matrix takes as long.
+
+    Raises
+    ------
+    TypeError
+        If group or cluster is none.
+    ValueError
+        If the algorithm is unknown, or the matrix is not that of the group.
     """
-    if algorithm not in ("direct", "pairwise"):
-        raise ValueError(f"algorithm must be 'pairwise' or 'direct'; got {algorithm!r}.")
-    n_ranks = group.n_ranks
+    check_choice(algorithm, ALL_TO_ALL, "algorithm")
+    check_cluster(cluster)
+    n_ranks = check_group(group).n_ranks
+    if np.shape(sent) != (n_ranks, n_ranks):
+        raise ValueError(
+            f"sent has shape {np.shape(sent)}: give the bytes from each of the {n_ranks} ranks to "
+            "each other, as a square."
+        )
     node = np.arange(n_ranks) // group.per_node
     crosses = node[:, None] != node[None, :]
     travels = np.where(np.eye(n_ranks, dtype=bool), 0.0, sent)
@@ -300,6 +321,14 @@ def all_to_all_seconds(
     outside = np.where(crosses, travels, 0.0) / cluster.beta_out
     busiest = max(part.sum(axis=axis).max() for part in (inside, outside) for axis in (0, 1))
     return cluster.alpha + float(busiest)
+
+
+def _check_parts(values: np.ndarray, what: str) -> np.ndarray:
+    """Return one part for each expert, or say that they must be numbers from 0 up."""
+    parts = check_nbytes(values, what)
+    if parts.ndim != 1 or parts.size == 0:
+        raise ValueError(f"{what} must hold one number for each expert; got {values!r}.")
+    return parts
 
 
 def _busiest(sent: np.ndarray) -> float:

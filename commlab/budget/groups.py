@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commlab.budget.cluster import Cluster
+from commlab.budget.cluster import Cluster, check_cluster
 from commlab.budget.report import gpus
-from commlab.checks import check_n_ranks
+from commlab.checks import check_n_ranks, check_nbytes, only_one
 from commlab.cost import flat_ring_over_nodes_time, hierarchical_allreduce_time
+from commlab.setting_checks import check_choice, check_flag, check_kind
 from commlab.tables import Table, table
 from commlab.units import format_bytes, format_seconds
 
@@ -73,13 +74,15 @@ def place(n_ranks: int, cluster: Cluster, stride: int = 1, n_gpus: int | None = 
 
     Raises
     ------
+    TypeError
+        If the cluster is none.
     ValueError
-        If the run does not fill its nodes, or if some groups of this kind would cross a node
-        boundary and others not.
+        If a count is below 1, if the run does not fill its nodes, or if some groups of this
+        kind would cross a node boundary and others not.
     """
-    n_ranks = check_n_ranks(n_ranks)
-    n_gpus = n_ranks * stride if n_gpus is None else n_gpus
-    per_node = cluster.gpus_per_node
+    n_ranks, stride = check_n_ranks(n_ranks), check_n_ranks(stride, "stride")
+    n_gpus = n_ranks * stride if n_gpus is None else check_n_ranks(n_gpus, "n_gpus")
+    per_node = check_cluster(cluster).gpus_per_node
     if n_gpus > per_node and n_gpus % per_node:
         raise ValueError(
             f"{n_gpus} GPUs do not fill nodes of {per_node}: choose a multiple of {per_node}."
@@ -100,9 +103,9 @@ def place(n_ranks: int, cluster: Cluster, stride: int = 1, n_gpus: int | None = 
 def one_place(n_ranks: int, cluster: Cluster, across_nodes: bool) -> Group:
     """Return a group that sits in one node, or with one GPU on each node."""
     n_ranks = check_n_ranks(n_ranks)
-    if across_nodes:
+    if check_flag(across_nodes, "across_nodes"):
         return Group(1, n_ranks)
-    if n_ranks > cluster.gpus_per_node:
+    if n_ranks > check_cluster(cluster).gpus_per_node:
         raise ValueError(
             f"{n_ranks} GPUs do not fit in a node of {cluster.gpus_per_node}: take fewer, or "
             "say across_nodes=True."
@@ -133,11 +136,15 @@ def all_reduce_seconds(
 
     Raises
     ------
+    TypeError
+        If group or cluster is none.
     ValueError
         If the algorithm is unknown.
     """
     check_algorithm(algorithm)
-    nodes, members = group.n_nodes, group.per_node
+    nodes, members = check_group(group).n_nodes, group.per_node
+    check_cluster(cluster)
+    nbytes = only_one(check_nbytes(nbytes), "nbytes")
     links = (nodes, members, cluster.alpha, cluster.beta_intra, cluster.beta_out)
     if algorithm == "hierarchical":
         return float(hierarchical_allreduce_time(nbytes, *links))
@@ -153,9 +160,13 @@ def gather_seconds(
 
 def check_algorithm(algorithm: str) -> str:
     """Return the algorithm of an all-reduce over nodes, or say which there are."""
-    if algorithm not in ALGORITHMS:
-        raise ValueError(f"algorithm is {algorithm!r}: choose 'hierarchical' or 'rails'.")
-    return algorithm
+    return check_choice(algorithm, ALGORITHMS, "algorithm")
+
+
+def check_group(group: Group) -> Group:
+    """Return the group, or say that something else was passed."""
+    check_kind(group, Group, "group", "commlab.budget.place(64, cluster)")
+    return group
 
 
 @dataclass(frozen=True)
@@ -179,6 +190,9 @@ class Traffic:
     when : {"forward", "backward", "last backward", "update"}
         The part of the step that it belongs to: of every micro-batch, of the last one, or
         after the optimizer.
+    last_seconds : float
+        Seconds that its last piece takes, where it is sent in pieces of which the last one is
+        ready only when the pass is over.
     """
 
     what: str
@@ -188,6 +202,7 @@ class Traffic:
     count: int
     seconds_each: float
     when: str
+    last_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:

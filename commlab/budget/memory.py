@@ -6,18 +6,14 @@ the layers that are gathered at the moment, or buffers.
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
-from commlab.budget.cluster import (
-    BF16_BYTES,
-    FP32_BYTES,
-    check_gradient_bytes,
-    check_positive,
-)
 from commlab.budget.report import Report, gpus
-from commlab.budget.tensor import check_tensor_ranks
+from commlab.budget.tensor import check_tensor_ranks, kv_heads_of_one_gpu
 from commlab.checks import check_n_ranks, check_rank
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, FP32_BYTES, TransformerShape
+from commlab.setting_checks import check_flag, check_gradient_bytes, check_positive
 from commlab.units import format_bytes
 
 STAGES = (0, 1, 2, 3)
@@ -114,6 +110,7 @@ def training_state(
     def shard(nbytes: float, from_stage: int) -> float:
         return nbytes / n_ranks if zero_stage >= from_stage else nbytes
 
+    whole_gradients = check_flag(whole_gradients, "whole_gradients")
     gradients = check_gradient_bytes(gradient_bytes) * phi
     per_parameter = BF16_BYTES + gradient_bytes + 3 * FP32_BYTES
     return TrainingState(
@@ -134,12 +131,13 @@ def training_state(
 
 def check_stage(zero_stage: int) -> int:
     """Return the ZeRO stage, or say which there are."""
-    if zero_stage not in STAGES:
+    whole = isinstance(zero_stage, numbers.Integral) and not isinstance(zero_stage, bool)
+    if not whole or zero_stage not in STAGES:
         raise ValueError(
             f"zero_stage is {zero_stage!r}: choose 0 (nothing sharded), 1 (optimizer), "
             "2 (and gradients) or 3 (and parameters: FSDP)."
         )
-    return zero_stage
+    return int(zero_stage)
 
 
 @dataclass(frozen=True)
@@ -232,6 +230,8 @@ def parameter_share(
 
     Raises
     ------
+    TypeError
+        If the shape is none.
     ValueError
         If heads, K/V heads, MLP, vocabulary, layers or experts cannot be divided evenly.
     """
@@ -250,13 +250,8 @@ def parameter_share(
                 f"{shape.name} has {count} {what}, which cannot be divided evenly by {parts}: "
                 "choose a divisor."
             )
-    if shape.kv_heads % tensor and tensor % shape.kv_heads:
-        raise ValueError(
-            f"{shape.name} has {shape.kv_heads} K/V heads, which {tensor} GPUs can neither "
-            "share nor copy evenly: choose a divisor or a multiple."
-        )
-    kv_heads = max(1, shape.kv_heads // tensor)
-    columns = 2 * (shape.heads // tensor + kv_heads) * shape.head_dim
+    heads = shape.heads // tensor + kv_heads_of_one_gpu(shape, tensor)
+    columns = 2 * heads * shape.head_dim
     vocabulary = shape.vocab // tensor * shape.hidden
     return ParameterShare(
         layers=shape.layers // n_stages,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commlab.budget.cluster import BF16_BYTES, H100_CLUSTER, Cluster, check_positive, compute_time
+from commlab.budget.cluster import H100_CLUSTER, Cluster, check_cluster, compute_time
 from commlab.budget.groups import Group
 from commlab.budget.pipeline_schedule import PipelineTimeline, check_schedule, simulate_pipeline
 from commlab.budget.report import Report
+from commlab.budget.tensor import check_shape
 from commlab.checks import check_n_ranks
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, TransformerShape
+from commlab.setting_checks import check_flag, check_positive
 from commlab.units import format_bytes, format_seconds
 
 
@@ -49,7 +51,8 @@ class PipelineParallel(Report):
     transfer_seconds : float
         Seconds of one such transfer.
     transfers : int
-        Transfers that an inner stage sends per step, both directions together.
+        Transfers that the busiest stage sends per step, both directions together: an inner
+        stage, or either of two.
     in_flight : tuple of float
         Micro-batches whose activations each stage keeps at once, at most.
     compute_seconds : float
@@ -81,7 +84,7 @@ class PipelineParallel(Report):
 
     @property
     def sent(self) -> float:
-        """Bytes that a GPU of an inner stage sends per step."""
+        """Bytes that a GPU of the busiest stage sends per step."""
         return self.transfers * self.transfer_bytes
 
     @property
@@ -95,7 +98,7 @@ class PipelineParallel(Report):
         return {
             "sent per micro-batch and boundary": format_bytes(self.transfer_bytes),
             "time of one transfer": format_seconds(self.transfer_seconds),
-            "sent per step, inner stage": format_bytes(self.sent),
+            "sent per step, busiest stage": format_bytes(self.sent),
             "micro-batches in flight, by stage": ", ".join(f"{n:g}" for n in self.in_flight),
             "compute per step": format_seconds(self.compute_seconds),
             "step": format_seconds(self.seconds),
@@ -139,14 +142,15 @@ def pipeline_parallel(
 
     Raises
     ------
+    TypeError
+        If shape or cluster is none.
     ValueError
-        If the layers cannot be divided, or the schedule does not fit.
+        If a number is out of range, the layers cannot be divided, or the schedule does not fit.
     """
-    n_stages = check_n_ranks(n_stages, "n_stages")
-    n_microbatches = check_n_ranks(n_microbatches, "n_microbatches")
     check_schedule(schedule, n_stages, n_microbatches, n_chunks)
     check_chunks(shape, n_stages, n_chunks)
-    group = Group(1, n_stages) if across_nodes else Group(n_stages)
+    check_cluster(cluster)
+    group = Group(1, n_stages) if check_flag(across_nodes, "across_nodes") else Group(n_stages)
     nbytes = BF16_BYTES * check_positive(tokens, "tokens") * shape.hidden
     transfer_seconds = send_seconds(nbytes, group, cluster)
     stage_seconds = compute_time(shape.active_parameters, tokens, cluster, n_stages)
@@ -165,7 +169,7 @@ def pipeline_parallel(
         schedule=schedule,
         transfer_bytes=nbytes,
         transfer_seconds=transfer_seconds,
-        transfers=2 * n_microbatches * n_chunks if n_stages > 1 else 0,
+        transfers=n_microbatches * _busiest_sends(n_stages, n_chunks),
         in_flight=tuple(float(count) / n_chunks for count in timeline.in_flight()),
         compute_seconds=n_microbatches * stage_seconds,
         timeline=timeline,
@@ -176,6 +180,17 @@ def pipeline_parallel(
             f"neighbouring stages {'on different nodes' if across_nodes else 'in one node'}",
         ),
     )
+
+
+def _busiest_sends(n_stages: int, n_chunks: int) -> int:
+    """Transfers of one micro-batch that the stage with the most of them sends.
+
+    Each part of the model sends its activations on and its gradients back. The first part has
+    nothing before it, the last nothing after it; of two stages each holds one of them.
+    """
+    if n_stages == 1:
+        return 0
+    return 2 * n_chunks - (1 if n_stages == 2 else 0)
 
 
 def send_seconds(nbytes: float, group: Group, cluster: Cluster) -> float:
@@ -189,7 +204,7 @@ def send_seconds(nbytes: float, group: Group, cluster: Cluster) -> float:
 def check_chunks(shape: TransformerShape, n_stages: int, n_chunks: int) -> None:
     """Refuse layers that stages and their parts cannot share evenly."""
     parts = n_stages * n_chunks
-    if shape.layers % parts:
+    if check_shape(shape).layers % parts:
         raise ValueError(
             f"{shape.name} has {shape.layers} layers, which cannot be divided evenly by {parts} "
             "(stages times parts per stage): choose a divisor."

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commlab.checks import check_n_ranks
+from commlab.checks import check_n_ranks, check_rank
+from commlab.setting_checks import check_choice
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved")
 
@@ -56,7 +57,9 @@ class PipelineTimeline:
 
     @property
     def bubble_fraction(self) -> float:
-        """Part of the step in which stages wait, averaged over stages."""
+        """Part of the step in which stages wait, averaged over stages; 0 if nothing takes time."""
+        if self.seconds == 0:
+            return 0.0
         busy = float((self.end - self.start).sum())
         return 1 - busy / (self.n_stages * self.seconds)
 
@@ -100,11 +103,18 @@ def stage_order(
     -------
     list of Operation
 
+    Raises
+    ------
+    ValueError
+        If a count or the stage is out of range, or as in :func:`simulate_pipeline`.
+
     Notes
     -----
     Sources: Huang et al. (2019), "GPipe"; Narayanan et al. (2021), "Efficient Large-Scale
     Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.
     """
+    check_schedule(schedule, n_stages, n_microbatches, n_chunks)
+    stage = check_rank(stage, n_stages, "stage")
     n_items = n_microbatches * n_chunks
     forwards = [_item(k, n_stages, n_chunks, False) for k in range(n_items)]
     backwards = [_item(k, n_stages, n_chunks, True) for k in range(n_items)]
@@ -166,14 +176,16 @@ def simulate_pipeline(
         If a count or a time is out of range, the schedule is unknown, or "interleaved" gets
         micro-batches that are no multiple of the stages.
     """
-    n_stages = check_n_ranks(n_stages, "n_stages")
-    n_microbatches = check_n_ranks(n_microbatches, "n_microbatches")
     check_schedule(schedule, n_stages, n_microbatches, n_chunks)
     seconds = {
         False: _per_stage(forward_seconds, n_stages, "forward_seconds") / n_chunks,
         True: _per_stage(backward_seconds, n_stages, "backward_seconds") / n_chunks,
     }
-    _per_stage(transfer_seconds, n_stages, "transfer_seconds")
+    if np.ndim(transfer_seconds) > 0:
+        raise ValueError(
+            f"transfer_seconds must be one number, for all transfers; got {transfer_seconds!r}."
+        )
+    transfer_seconds = float(_per_stage(transfer_seconds, n_stages, "transfer_seconds")[0])
     orders = [
         stage_order(schedule, n_stages, n_microbatches, stage, n_chunks)
         for stage in range(n_stages)
@@ -210,9 +222,10 @@ def simulate_pipeline(
 
 
 def check_schedule(schedule: str, n_stages: int, n_microbatches: int, n_chunks: int) -> None:
-    """Refuse an unknown schedule, and counts that do not fit it."""
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule is {schedule!r}: choose 'gpipe', '1f1b' or 'interleaved'.")
+    """Refuse an unknown schedule, counts below 1, and counts that do not fit the schedule."""
+    check_choice(schedule, SCHEDULES, "schedule")
+    check_n_ranks(n_stages, "n_stages")
+    check_n_ranks(n_microbatches, "n_microbatches")
     n_chunks = check_n_ranks(n_chunks, "n_chunks")
     if (schedule == "interleaved") != (n_chunks > 1):
         raise ValueError(
@@ -227,7 +240,10 @@ def check_schedule(schedule: str, n_stages: int, n_microbatches: int, n_chunks: 
 
 
 def _per_stage(seconds: float | Sequence[float], n_stages: int, what: str) -> np.ndarray:
-    values = np.asarray(seconds, dtype=np.float64)
+    try:
+        values = np.asarray(seconds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} must be seconds, zero or more; got {seconds!r}.") from error
     if values.ndim > 1 or (values.ndim == 1 and values.size != n_stages):
         raise ValueError(f"{what} must be one number, or one for each of the {n_stages} stages.")
     if not np.all(np.isfinite(values)) or np.any(values < 0):

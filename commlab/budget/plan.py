@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import permutations
 
-from commlab.budget.cluster import BF16_BYTES, Cluster, check_part
-from commlab.budget.groups import Group, place
-from commlab.budget.shards import Shards, make_shards
+from commlab.budget.activations import ATTENTION, RECOMPUTE
+from commlab.budget.cluster import Cluster
+from commlab.budget.experts import ALL_TO_ALL
+from commlab.budget.groups import Group, check_algorithm, place
+from commlab.budget.pipeline_schedule import check_schedule
+from commlab.budget.shards import Shards, check_shards, make_shards
 from commlab.checks import check_n_ranks
+from commlab.models import BF16_BYTES
+from commlab.setting_checks import (
+    check_choice,
+    check_flag,
+    check_gradient_bytes,
+    check_kind,
+    check_part,
+)
 
 AXES = ("tensor", "data", "pipeline")
 
@@ -18,13 +30,15 @@ class Overlap:
 
     Tensor- and expert-parallel collectives stand between computations and hide behind
     nothing. The rest of a pass's collectives, ``comm`` seconds in all, shows
-    ``edge + max(0, comm − edge − part · compute)`` seconds.
+    ``max(edge, comm − part · compute)`` seconds: what the computation cannot cover, and at
+    least the edge, which has nothing to hide behind.
 
     Parameters
     ----------
     gradients : float
         Part of the backward pass that may hide gradients (stages 0 to 2; of the last
-        micro-batch where they are reduced once). No edge: the best case of bucketing.
+        micro-batch where they are reduced once). Edge: the embedding's gradient, which comes
+        last of all. It is the least that a last bucket can hold: the best case of bucketing.
     prefetch : float
         Stage 3: part of each pass that may hide its gathers and reduce-scatters. Edges: the
         first gather of a pass and the last reduce-scatter have nothing to hide behind.
@@ -75,8 +89,11 @@ class Plan:
 
     Raises
     ------
+    TypeError
+        If ``overlap`` is no `Overlap`.
     ValueError
-        If a size is out of range or does not divide another.
+        If a size is out of range or does not divide another, if a choice is unknown, or if one
+        is given that the ZeRO stage has no use for.
     """
 
     data: int = 1
@@ -105,11 +122,13 @@ class Plan:
         counts = ("data", "tensor", "pipeline", "expert", "sequence", "micro_batch")
         for name in (*counts, "n_microbatches"):
             check_n_ranks(getattr(self, name), name)
-        if sorted(self.order) != sorted(AXES):
+        listed = isinstance(self.order, (tuple, list))
+        if not listed or tuple(self.order) not in permutations(AXES):
             raise ValueError(
                 f"order is {self.order!r}: name tensor, data and pipeline once each, from the "
                 "innermost axis outwards."
             )
+        self._check_choices()
         if self.data % self.expert:
             raise ValueError(
                 f"experts on {self.expert} GPUs do not divide the data axis of {self.data}: "
@@ -120,6 +139,18 @@ class Plan:
                 "hybrid sharding of a model with spread experts is not covered: leave out "
                 "shard_ranks, or set expert=1."
             )
+
+    def _check_choices(self) -> None:
+        check_shards(self.data, self.zero_stage, self.reshard_after_forward, self.shard_ranks)
+        check_gradient_bytes(self.gradient_bytes)
+        check_flag(self.reduce_each_microbatch, "reduce_each_microbatch")
+        check_flag(self.sequence_parallel, "sequence_parallel")
+        check_choice(self.recompute, RECOMPUTE, "recompute")
+        check_choice(self.attention, ATTENTION, "attention")
+        check_schedule(self.schedule, self.pipeline, self.n_microbatches, self.n_chunks)
+        check_algorithm(self.algorithm)
+        check_choice(self.all_to_all, ALL_TO_ALL, "all_to_all")
+        check_kind(self.overlap, Overlap, "overlap", "commlab.budget.Overlap(gradients=0.5)")
 
     @property
     def n_gpus(self) -> int:
@@ -170,3 +201,9 @@ class Plan:
         sizes = [f"{axis} {getattr(self, axis)}" for axis in self.order]
         experts = f", experts over {self.expert}" if self.expert > 1 else ""
         return f"{' x '.join(sizes)}{experts}, ZeRO stage {self.zero_stage}"
+
+
+def check_plan(plan: Plan) -> Plan:
+    """Return the plan, or say that something else was passed."""
+    check_kind(plan, Plan, "plan", "commlab.budget.Plan(data=8)")
+    return plan

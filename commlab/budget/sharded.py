@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commlab.budget.cluster import (
-    BF16_BYTES,
-    H100_CLUSTER,
-    Cluster,
-    check_gradient_bytes,
-    check_positive,
-)
+from commlab.budget.cluster import H100_CLUSTER, Cluster
 from commlab.budget.groups import Traffic, traffic_table
 from commlab.budget.memory import check_stage
 from commlab.budget.report import Report, gpus
 from commlab.budget.shards import check_reshard, make_shards, state_traffic
+from commlab.budget.tensor import check_shape
 from commlab.checks import check_n_ranks
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, TransformerShape
+from commlab.setting_checks import check_gradient_bytes, check_positive
 from commlab.tables import Table
 from commlab.units import format_bytes, format_seconds
 
@@ -234,8 +230,10 @@ def sharded_data_parallel(
 
     Raises
     ------
+    TypeError
+        If shape or cluster is none.
     ValueError
-        If sizes do not divide, or a choice is unknown.
+        If sizes do not divide, or a choice is unknown or has no use in this stage.
 
     Notes
     -----
@@ -243,6 +241,7 @@ def sharded_data_parallel(
     of ``torch.distributed.fsdp.fully_shard``.
     """
     n_gpus = check_n_ranks(n_gpus, "n_gpus")
+    check_shape(shape)
     shards = make_shards(
         n_gpus,
         cluster,
@@ -254,7 +253,13 @@ def sharded_data_parallel(
         reduce_each_microbatch=reduce_each_microbatch,
     )
     traffic = state_traffic(
-        shape.layer_parameters, shape.layers, shape.root_parameters, shards, cluster, algorithm
+        shape.layer_parameters,
+        shape.layers,
+        shape.root_parameters,
+        shards,
+        cluster,
+        algorithm,
+        last=shape.vocab * shape.hidden,
     )
     bucket = "one collective per layer" if zero_stage == 3 else "one bucket"
     return ShardedDataParallel(

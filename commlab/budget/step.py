@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commlab.budget.cluster import H100_CLUSTER, Cluster, compute_time
+from commlab.budget.cluster import H100_CLUSTER, Cluster, check_cluster, compute_time
 from commlab.budget.groups import Group, Traffic, traffic_table
 from commlab.budget.memory import parameter_share
 from commlab.budget.pipeline import check_chunks
-from commlab.budget.pipeline_schedule import PipelineTimeline, check_schedule, simulate_pipeline
-from commlab.budget.plan import Plan
+from commlab.budget.pipeline_schedule import PipelineTimeline, simulate_pipeline
+from commlab.budget.plan import Plan, check_plan
 from commlab.budget.report import Report, gpus
 from commlab.budget.step_memory import StepMemory, step_memory
 from commlab.budget.step_traffic import exposed_seconds, step_traffic
+from commlab.budget.tensor import check_shape
 from commlab.models import TransformerShape
 from commlab.tables import Table
 from commlab.units import format_bytes, format_seconds
@@ -145,16 +146,21 @@ def training_step(
 
     Raises
     ------
+    TypeError
+        If shape, plan or cluster is none, for example where two of them are swapped.
     ValueError
         If sizes do not divide each other, the model or the nodes.
     """
-    check_schedule(plan.schedule, plan.pipeline, plan.n_microbatches, plan.n_chunks)
+    check_shape(shape)
+    check_plan(plan)
+    check_cluster(cluster)
     check_chunks(shape, plan.pipeline, plan.n_chunks)
     shares = [
         parameter_share(shape, plan.tensor, plan.pipeline, plan.expert, stage)
         for stage in range(plan.pipeline)
     ]
-    traffic = step_traffic(shape, plan, cluster, max(shares, key=lambda share: share.total))
+    fullest = max(shares, key=lambda share: share.total)
+    traffic = step_traffic(shape, plan, cluster, fullest, shares[0].embedding)
     tokens = plan.micro_batch * plan.sequence
     passes = plan.n_microbatches
     each = compute_time(shape.active_parameters, tokens, cluster, plan.tensor * plan.pipeline)
@@ -203,6 +209,16 @@ def training_step(
             f"overlap: gradients {plan.overlap.gradients:.0%}, prefetch "
             f"{plan.overlap.prefetch:.0%}, updated parameters {plan.overlap.update:.0%} of their "
             "pass; tensor and expert parallelism none",
+            *_always_shown(plan),
             "no optimizer time, no attention scores in the FLOPs",
         ),
     )
+
+
+def _always_shown(plan: Plan) -> list[str]:
+    """Name what of the data-parallel traffic nothing can hide."""
+    if plan.data == 1:
+        return []
+    if plan.zero_stage == 3:
+        return ["shown in any case: the first gather and the last reduce-scatter of a pass"]
+    return ["shown in any case: the embedding's gradient, which comes last"]

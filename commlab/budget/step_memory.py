@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commlab.budget.activations import activation_memory
-from commlab.budget.cluster import BF16_BYTES, Cluster
+from commlab.budget.cluster import Cluster
 from commlab.budget.memory import ParameterShare, TrainingState, training_state
 from commlab.budget.plan import Plan
 from commlab.budget.report import Report
-from commlab.budget.shards import Shards
-from commlab.models import TransformerShape
+from commlab.budget.shards import Shards, check_shards_object
+from commlab.models import BF16_BYTES, TransformerShape
 from commlab.units import format_bytes
 
 
@@ -88,7 +88,7 @@ def gathered_bytes(layer: float, n_layers: int, root: float, shards: Shards) -> 
         its first use to the end of the backward pass; one layer's gradient before it is
         reduced; and what `reshard_after_forward` keeps between the passes.
     """
-    if shards.zero_stage < 3 or shards.shard.n_ranks == 1:
+    if check_shards_object(shards).zero_stage < 3 or shards.shard.n_ranks == 1:
         return 0.0
     in_use = BF16_BYTES * (min(2, n_layers) * layer + root)
     gradients = shards.gradient_bytes * (layer + root) if shards.reduce_each else 0.0

@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from commlab.budget.cluster import BF16_BYTES, Cluster
+from commlab.budget.cluster import Cluster
 from commlab.budget.experts import all_to_all_seconds, expert_loads, sent_matrix
 from commlab.budget.groups import Traffic
 from commlab.budget.memory import ParameterShare
 from commlab.budget.pipeline import send_seconds
-from commlab.budget.plan import Plan
+from commlab.budget.plan import Plan, check_plan
 from commlab.budget.shards import state_traffic
 from commlab.budget.tensor import tensor_traffic
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, TransformerShape
 
 
 def step_traffic(
-    shape: TransformerShape, plan: Plan, cluster: Cluster, share: ParameterShare
+    shape: TransformerShape,
+    plan: Plan,
+    cluster: Cluster,
+    share: ParameterShare,
+    embedding: float,
 ) -> dict[str, tuple[Traffic, ...]]:
     """List every kind of exchange of a GPU with these parameters, by kind of parallelism.
+
+    Parameters
+    ----------
+    share : ParameterShare
+        Parameters of the GPU.
+    embedding : float
+        Those of the embedding on a GPU of the first stage, which is the last to compute.
 
     Returns
     -------
@@ -30,7 +41,7 @@ def step_traffic(
         "tensor": tuple(_tensor(shape, plan, cluster, share.layers)),
         "expert": tuple(_expert(shape, plan, cluster, share.layers)),
         "pipeline": tuple(_pipeline(shape, plan, cluster)),
-        "data": tuple(_data(plan, cluster, share)),
+        "data": tuple(_data(plan, cluster, share, embedding)),
     }
 
 
@@ -86,15 +97,15 @@ def _pipeline(shape: TransformerShape, plan: Plan, cluster: Cluster) -> list[Tra
     ]
 
 
-def _data(plan: Plan, cluster: Cluster, share: ParameterShare) -> list[Traffic]:
-    layers = share.layers
+def _data(plan: Plan, cluster: Cluster, share: ParameterShare, embedding: float) -> list[Traffic]:
+    layers, algorithm = share.layers, plan.algorithm
     shards = plan.shards(cluster)
+    whole = share.layer if plan.expert == 1 else share.layer - share.experts
+    traffic = state_traffic(whole, layers, share.root, shards, cluster, algorithm, last=embedding)
     if plan.expert == 1:
-        return state_traffic(share.layer, layers, share.root, shards, cluster, plan.algorithm)
-    dense = share.layer - share.experts
-    traffic = state_traffic(dense, layers, share.root, shards, cluster, plan.algorithm)
+        return traffic
     shards = plan.shards(cluster, of_experts=True)
-    for item in state_traffic(share.experts, layers, 0.0, shards, cluster, plan.algorithm):
+    for item in state_traffic(share.experts, layers, 0.0, shards, cluster, algorithm):
         traffic.append(replace(item, what=f"{item.what} (experts)"))
     return traffic
 
@@ -117,16 +128,16 @@ def exposed_seconds(
         Seconds for each value of ``Traffic.when``: "forward" and "backward" per micro-batch,
         "last backward" and "update" once per step.
     """
-    overlap, passes = plan.overlap, plan.n_microbatches
+    overlap, passes = check_plan(plan).overlap, plan.n_microbatches
     comm = dict.fromkeys(("forward", "backward", "last backward", "update"), 0.0)
     for item in data:
         repeats = passes if item.when in ("forward", "backward") else 1
         comm[item.when] += item.seconds / repeats
-    edge = _edges(data) if plan.zero_stage == 3 else dict.fromkeys(comm, 0.0)
+    edge = _edges(data, plan.zero_stage)
     part = overlap.prefetch if plan.zero_stage == 3 else overlap.gradients
 
     def shows(seconds: float, unhidden: float, window: float) -> float:
-        return unhidden + max(0.0, seconds - unhidden - window)
+        return max(unhidden, seconds - window)
 
     each_backward = shows(comm["backward"], edge["backward"], part * backward)
     # The last backward pass has its own gathers to hide before the gradients of all.
@@ -140,16 +151,19 @@ def exposed_seconds(
     }
 
 
-def _edges(data: Sequence[Traffic]) -> dict[str, float]:
-    """Seconds of the first gather of each pass, and of the last reduce-scatter.
+def _edges(data: Sequence[Traffic], zero_stage: int) -> dict[str, float]:
+    """Seconds of what has nothing to hide behind.
 
-    Each group has its own; in the list a group's layers come before its root.
+    Stages 0 to 2: the last bucket of gradients. Stage 3: the first gather of each pass, and the
+    last reduce-scatter. Each group has its own; in the list a group's layers come before its
+    root.
     """
     edge = dict.fromkeys(("forward", "backward", "last backward", "update"), 0.0)
     seen = set()
     for item in data:
+        edge[item.when] += item.last_seconds
         kind = (item.collective, item.when, item.group)
-        if item.collective != "all-reduce" and kind not in seen:
+        if zero_stage == 3 and item.collective != "all-reduce" and kind not in seen:
             seen.add(kind)
             edge[item.when] += item.seconds_each
     edge["last backward"] += edge["backward"]

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commlab.budget.cluster import (
-    BF16_BYTES,
-    H100_CLUSTER,
-    Cluster,
-    check_positive,
-    compute_time,
-)
+from commlab.budget.cluster import H100_CLUSTER, Cluster, compute_time
 from commlab.budget.groups import Group, Traffic, all_reduce_seconds, gather_seconds, one_place
 from commlab.budget.report import Report, gpus
 from commlab.checks import check_n_ranks
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, TransformerShape
+from commlab.setting_checks import check_flag, check_kind, check_positive
 from commlab.units import format_bytes, format_seconds
 
 
@@ -28,11 +23,13 @@ class TensorParallel(Report):
         S of each collective.
     count : int
         All-reduces per step; with sequence parallelism, pairs of reduce-scatter and
-        all-gather, which send the same bytes.
+        all-gather, which send the same bytes. None on one GPU.
     seconds_each : float
         Seconds of one of them.
     extra : int
         All-gathers that come on top in the backward pass (sequence parallelism only).
+    sequence_parallel : bool
+        Whether the collectives are such pairs.
     """
 
     n_ranks: int
@@ -41,6 +38,7 @@ class TensorParallel(Report):
     seconds_each: float
     extra: int
     compute_seconds: float
+    sequence_parallel: bool
     assumptions: tuple[str, ...]
 
     @property
@@ -62,9 +60,11 @@ class TensorParallel(Report):
     @property
     def lines(self) -> dict[str, str]:
         """Each quantity by name."""
+        pairs = "pairs of reduce-scatter and all-gather"
+        summed = pairs if self.sequence_parallel else "all-reduces"
         return {
             "activation per collective": format_bytes(self.activation_bytes),
-            "all-reduces per step": str(self.count),
+            f"{summed} per step": str(self.count),
             "extra all-gathers per step": str(self.extra),
             "sent per step": format_bytes(self.sent),
             "communication per step": format_seconds(self.seconds),
@@ -112,6 +112,8 @@ def tensor_parallel(
 
     Raises
     ------
+    TypeError
+        If shape or cluster is none.
     ValueError
         If the group does not fit the heads or the node.
 
@@ -126,16 +128,21 @@ def tensor_parallel(
     n_ranks = check_tensor_ranks(shape, n_ranks)
     group = one_place(n_ranks, cluster, across_nodes)
     activation = round(BF16_BYTES * check_positive(tokens, "tokens") * shape.hidden)
-    regathered = sequence_parallel and not keep_gathered_input
+    sequence_parallel = check_flag(sequence_parallel, "sequence_parallel")
+    keeps = check_flag(keep_gathered_input, "keep_gathered_input")
+    regathered = sequence_parallel and not keeps
+    # One GPU has nobody to exchange with.
+    layers = shape.layers if n_ranks > 1 else 0
     where = "one GPU per node" if across_nodes else "all in one node"
     used = "reduce-scatter + all-gather" if sequence_parallel else "all-reduce"
     return TensorParallel(
         n_ranks=n_ranks,
         activation_bytes=activation,
-        count=4 * shape.layers,
+        count=4 * layers,
         seconds_each=all_reduce_seconds(activation, group, cluster),
-        extra=2 * shape.layers if regathered else 0,
+        extra=2 * layers if regathered else 0,
         compute_seconds=compute_time(shape.active_parameters, tokens, cluster, n_ranks),
+        sequence_parallel=sequence_parallel,
         assumptions=(
             f"{shape.name}, {tokens} tokens shared by the group, BF16 activations",
             f"{where}; ring {used}, no overlap, line rates",
@@ -143,15 +150,31 @@ def tensor_parallel(
     )
 
 
+def check_shape(shape: TransformerShape) -> TransformerShape:
+    """Return the model's shape, or say that something else was passed."""
+    check_kind(shape, TransformerShape, "shape", "commlab.models.LLAMA3_8B")
+    return shape
+
+
 def check_tensor_ranks(shape: TransformerShape, n_ranks: int) -> int:
     """Return the GPUs of a tensor-parallel group, or say what they fail to divide."""
     n_ranks = check_n_ranks(n_ranks)
-    if shape.heads % n_ranks:
+    if check_shape(shape).heads % n_ranks:
         raise ValueError(
             f"{shape.name} has {shape.heads} heads, which {n_ranks} GPUs cannot share evenly: "
             "choose a divisor."
         )
     return n_ranks
+
+
+def kv_heads_of_one_gpu(shape: TransformerShape, n_ranks: int) -> int:
+    """Return the K/V heads on each GPU; where there are fewer than GPUs, each holds a copy."""
+    if shape.kv_heads % n_ranks and n_ranks % shape.kv_heads:
+        raise ValueError(
+            f"{shape.name} has {shape.kv_heads} K/V heads, which {n_ranks} GPUs can neither "
+            "share nor copy evenly: choose a divisor or a multiple."
+        )
+    return max(1, shape.kv_heads // n_ranks)
 
 
 def tensor_traffic(

@@ -16,7 +16,7 @@ from commlab.cost import alpha_beta_ring_allreduce
 from commlab.figures import style
 from commlab.hardware import ALPHA, INFINIBAND
 from commlab.models import LLAMA3_8B
-from commlab.simulate import ledger
+from commlab.ledger import ledger
 from commlab.training import (
     make_batches,
     train_gradient_accumulation,

@@ -11,6 +11,7 @@ import numbers
 from collections.abc import Sequence
 
 from commlab.checks import check_nbytes, only_one
+from commlab.setting_checks import check_list
 from commlab.units import MIB
 
 FIRST_BUCKET = 1 * MIB
@@ -116,7 +117,7 @@ def equal_buckets(nbytes: int, bucket_nbytes: float) -> list[int]:
     Returns
     -------
     list of int
-        ``ceil(S / b)`` sizes that differ by one byte at most.
+        ``ceil(S / b)`` sizes, b rounded down to whole bytes, that differ by one byte at most.
 
     Raises
     ------
@@ -127,14 +128,15 @@ def equal_buckets(nbytes: int, bucket_nbytes: float) -> list[int]:
     most = only_one(check_nbytes(bucket_nbytes, "bucket_nbytes"), "bucket_nbytes")
     if most < 1:
         raise ValueError(f"bucket_nbytes must be at least one byte; got {bucket_nbytes!r}.")
-    n_buckets = math.ceil(total / most)
+    # A bucket holds whole bytes, and so many fit.
+    n_buckets = math.ceil(total / math.floor(most))
     ends = [total * (i + 1) // n_buckets for i in range(n_buckets)]
     return [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _whole_bytes(sizes: Sequence[int], what: str) -> list[int]:
     """Return the sizes as Python's ints, or say that they must be whole bytes."""
-    sizes = list(sizes)
+    sizes = check_list(sizes, what)
     if not sizes:
         raise ValueError(f"{what} is empty: give the bytes of at least one gradient.")
     for size in sizes:

@@ -10,7 +10,13 @@ from functools import cached_property
 import numpy as np
 
 from commlab.checks import check_n_ranks
-from commlab.models import TransformerShape
+from commlab.models import BF16_BYTES, TransformerShape
+from commlab.setting_checks import (
+    check_gradient_bytes,
+    check_kind,
+    check_mfu,
+    check_positive,
+)
 
 # Forward: a multiplication and an addition per parameter and token. Backward: that twice, for
 # the gradient of the input and for that of the parameters.
@@ -30,12 +36,25 @@ class Gradient:
         Bytes that are sent.
     ready : float
         Seconds after the start of the backward pass, all compute before it included.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no whole number from 1 up, or the time is not finite and 0 or more.
     """
 
     name: str
     layer: str
     nbytes: int
     ready: float
+
+    def __post_init__(self) -> None:
+        check_n_ranks(self.nbytes, f"nbytes of gradient {self.name!r}")
+        number = isinstance(self.ready, numbers.Real) and not isinstance(self.ready, bool)
+        if not number or not 0 <= self.ready < math.inf:
+            raise ValueError(
+                f"ready of gradient {self.name!r} must be seconds, 0 or more; got {self.ready!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,9 @@ class BackwardPass:
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for gradient in self.gradients:
+            example = "commlab.overlap.Gradient('head', 'head', 4096, 0.1)"
+            check_kind(gradient, Gradient, "each of gradients", example)
         if not self.gradients:
             raise ValueError(f"{self.name}: a backward pass needs at least one gradient.")
         if np.any(np.diff(self.ready, prepend=0.0) < 0):
@@ -124,7 +146,7 @@ def uniform_backward(
         check_n_ranks(n_layers, "n_layers"),
     )
     total = check_n_ranks(nbytes, "nbytes")
-    seconds = _check_positive(seconds, "seconds")
+    seconds = check_positive(seconds, "seconds")
     if not n_layers <= n_gradients <= total:
         raise ValueError(
             f"{total} bytes, {n_gradients} gradients, {n_layers} layers: every layer needs a "
@@ -155,7 +177,7 @@ def transformer_backward(
     *,
     peak_flops: float,
     mfu: float,
-    gradient_bytes: int = 2,
+    gradient_bytes: int = BF16_BYTES,
 ) -> BackwardPass:
     """The backward pass of a Transformer, one gradient after the other.
 
@@ -180,6 +202,8 @@ def transformer_backward(
 
     Raises
     ------
+    TypeError
+        If the shape is none.
     ValueError
         If a number is out of range.
 
@@ -189,12 +213,10 @@ def transformer_backward(
     :func:`commlab.models.training_flops`; the embedding is a look-up and counts none, so the
     whole is ``6 (Φ - vocab · hidden) D / (mfu · peak)``.
     """
-    tokens = _check_positive(tokens, "tokens")
-    rate = _check_positive(peak_flops, "peak_flops") * _check_positive(mfu, "mfu")
-    if mfu > 1:
-        raise ValueError(f"mfu is a part of the peak, at most 1; got {mfu!r}: 40 percent is 0.40.")
-    if gradient_bytes not in (2, 4):
-        raise ValueError(f"gradient_bytes is {gradient_bytes!r}: choose 2 (BF16) or 4 (FP32).")
+    check_kind(shape, TransformerShape, "shape", "commlab.models.LLAMA3_8B")
+    tokens = check_positive(tokens, "tokens")
+    rate = check_positive(peak_flops, "peak_flops") * check_mfu(mfu)
+    gradient_bytes = check_gradient_bytes(gradient_bytes)
 
     gradients, computed = [], 0
     for layer, name, parameters in _tensors(shape):
@@ -241,8 +263,8 @@ def _tensors(shape: TransformerShape) -> list[tuple[str, str, int]]:
     return [*head, *layers, ("embedding", "embedding", shape.vocab * shape.hidden)]
 
 
-def _check_positive(value: float, name: str) -> float:
-    usable = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not usable or not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a finite number above zero; got {value!r}.")
-    return float(value)
+def check_backward(backward: BackwardPass) -> BackwardPass:
+    """Return the backward pass, or say that something else was passed."""
+    example = "commlab.overlap.uniform_backward(2**30, 0.1)"
+    check_kind(backward, BackwardPass, "backward", example)
+    return backward

@@ -9,11 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from commlab.overlap.buckets import FIRST_BUCKET, ddp_buckets, equal_buckets
-from commlab.overlap.gradients import BackwardPass
-from commlab.overlap.timelines import AllReduceTime, OverlapTimeline, timeline
+from commlab.overlap.gradients import BackwardPass, check_backward
+from commlab.overlap.timelines import (
+    AllReduceTime,
+    OverlapTimeline,
+    bucket_seconds,
+    check_all_reduce_time,
+    timeline,
+)
+from commlab.setting_checks import check_choice, check_list, check_positive
 from commlab.tables import Table, table
 from commlab.units import MIB, format_bytes, format_seconds
 
+RULES = ("ddp", "equal")
 SIZES_PER_OCTAVE = 4
 LARGEST_FIRST_BUCKET = 64 * MIB
 
@@ -105,19 +113,24 @@ def best_bucket(
 
     Raises
     ------
+    TypeError
+        If ``backward`` is no backward pass, or ``all_reduce_time`` cannot be called.
     ValueError
         If the rule is unknown, if no size is given, or as in the functions named above.
     """
-    if rule not in ("ddp", "equal"):
-        raise ValueError(f"rule is {rule!r}: choose 'ddp' or 'equal'.")
+    check_backward(backward)
+    check_all_reduce_time(all_reduce_time)
+    check_choice(rule, RULES, "rule")
     if rule == "equal" and first_sizes is not None:
         raise ValueError("equal buckets have no first size of their own: leave out first_sizes.")
     if sizes is None:
         sizes = _octaves(backward.nbytes)
+    sizes = check_list(sizes, "sizes")
     if len(sizes) == 0:
         raise ValueError("sizes is empty: give at least one bucket size in bytes.")
     if first_sizes is None:
         first_sizes = [FIRST_BUCKET * 4**k for k in range(4)]
+    first_sizes = check_list(first_sizes, "first_sizes")
 
     tried = []
     for size in sizes:
@@ -185,6 +198,13 @@ def uniform_best_bucket(
     float
         Bytes.
 
+    Raises
+    ------
+    TypeError
+        If ``all_reduce_time`` cannot be called.
+    ValueError
+        If bytes or seconds are not above zero, or ``all_reduce_time`` gives no time.
+
     Notes
     -----
     For b below ``S A / (T - c S)`` the network can't keep up, and all ends at
@@ -192,9 +212,12 @@ def uniform_best_bucket(
     bucket is exposed, ``T + A + c b``, and smaller is better. The number of buckets S / b is
     not rounded.
     """
-    latency = float(all_reduce_time(0))
-    bandwidth_seconds = float(all_reduce_time(nbytes)) - latency
+    nbytes = check_positive(nbytes, "nbytes")
+    backward_seconds = check_positive(backward_seconds, "backward_seconds")
+    check_all_reduce_time(all_reduce_time)
+    latency, whole = bucket_seconds([0, nbytes], all_reduce_time)
+    bandwidth_seconds = whole - latency
     sizes = [nbytes, nbytes * float(np.sqrt(latency / backward_seconds))]
     if backward_seconds > bandwidth_seconds:
         sizes.append(nbytes * latency / (backward_seconds - bandwidth_seconds))
-    return min(sizes)
+    return float(min(sizes))

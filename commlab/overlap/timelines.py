@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
-from commlab.overlap.gradients import BackwardPass
+from commlab.overlap.gradients import BackwardPass, check_backward
+from commlab.setting_checks import check_list, described
 from commlab.tables import Table, table
 from commlab.units import format_bytes, format_seconds
 
@@ -66,6 +68,9 @@ def gradients_needed(sizes: Sequence[int], buckets: Sequence[int]) -> np.ndarray
     ValueError
         If a bucket is empty, or if the buckets do not hold all gradients.
     """
+    sizes, buckets = check_list(sizes, "sizes"), check_list(buckets, "buckets")
+    if any(not isinstance(nbytes, numbers.Integral) for nbytes in (*sizes, *buckets)):
+        raise ValueError(f"sizes and buckets are whole bytes; got {sizes!r} and {buckets!r}.")
     if len(buckets) == 0 or min(buckets) < 1 or sum(buckets) != sum(sizes):
         raise ValueError(
             f"the buckets hold {sum(buckets)} bytes, the gradients {sum(sizes)}: buckets of at "
@@ -257,15 +262,21 @@ def timeline(
 
     Raises
     ------
+    TypeError
+        If ``backward`` is no backward pass, or ``all_reduce_time`` cannot be called.
     ValueError
         If the buckets do not hold all gradients, if a time is negative or not finite, or if
         ``slowdown`` is below 1.
     """
-    if not (math.isfinite(slowdown) and slowdown >= 1):
+    check_backward(backward)
+    check_all_reduce_time(all_reduce_time)
+    number = isinstance(slowdown, numbers.Real) and not isinstance(slowdown, bool)
+    if not number or not 1 <= slowdown < math.inf:
         raise ValueError(
             f"slowdown must be a number, 1 or more; got {slowdown!r}. Computing that takes a "
             "tenth longer is 1.1."
         )
+    slowdown = float(slowdown)
     needed = backward.ready[gradients_needed(backward.sizes, buckets)]
     seconds = bucket_seconds(buckets, all_reduce_time)
     start, end = send_in_order(needed, seconds, slowdown)
@@ -281,12 +292,17 @@ def timeline(
 
     # The minimum takes away what rounding may put behind the start.
     ready = np.minimum(on_the_clock(needed), start)
+    clock_ready = on_the_clock(backward.ready)
     contention = "communication does not slow computing"
     if slowdown > 1:
-        contention = f"computing takes {slowdown:g} times as long during an all-reduce"
+        longer = format_seconds(float(clock_ready[-1]) - backward.seconds)
+        contention = (
+            f"computing takes {slowdown:g} times as long during an all-reduce: the backward pass "
+            f"takes {longer} longer for that"
+        )
     return OverlapTimeline(
         name=f"{backward.name}: {len(buckets)} bucket{'s' if len(buckets) > 1 else ''}",
-        compute=_layers(backward, on_the_clock(backward.ready)),
+        compute=_layers(backward, clock_ready),
         buckets=tuple(
             BucketInterval(int(nbytes), *map(float, times))
             for nbytes, *times in zip(buckets, ready, start, end, strict=True)
@@ -300,7 +316,17 @@ def timeline(
     )
 
 
-def bucket_seconds(buckets: Sequence[int], all_reduce_time: AllReduceTime) -> np.ndarray:
+def check_all_reduce_time(all_reduce_time: AllReduceTime) -> AllReduceTime:
+    """Return the function of the bytes, or say that something else was passed."""
+    if not callable(all_reduce_time):
+        raise TypeError(
+            "all_reduce_time must be a function of the bytes, for example lambda nbytes: 5e-6 + "
+            f"nbytes / 50e9; got {described(all_reduce_time)}."
+        )
+    return all_reduce_time
+
+
+def bucket_seconds(buckets: Sequence[float], all_reduce_time: AllReduceTime) -> np.ndarray:
     """Time each bucket's all-reduce; equal sizes are asked for once."""
     by_size = {nbytes: float(all_reduce_time(nbytes)) for nbytes in set(buckets)}
     for nbytes, seconds in by_size.items():

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from commlab.checks import check_n_ranks
+from commlab.setting_checks import check_kind, check_part, check_whole_from_zero
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Batches:
     def initial_weights(self) -> NDArray[np.float64]:
         """The start of every run: zeros of shape (features, classes)."""
         return np.zeros((self.features.shape[2], self.n_classes))
+
+
+def check_batches(batches: Batches) -> Batches:
+    """Return the batches, or say that something else was passed."""
+    check_kind(batches, Batches, "batches", "commlab.training.make_batches(10, 256)")
+    return batches
 
 
 def make_batches(
@@ -70,7 +77,8 @@ def make_batches(
     Raises
     ------
     ValueError
-        If a size is not a positive integer or ``sorted_share`` is not from 0 to 1.
+        If a size is not a positive integer, ``seed`` is no whole number from 0 up, or
+        ``sorted_share`` is not from 0 to 1.
     """
     for name, value in (
         ("n_steps", n_steps),
@@ -79,8 +87,8 @@ def make_batches(
         ("n_classes", n_classes),
     ):
         check_n_ranks(value, name)
-    if not 0.0 <= sorted_share <= 1.0:
-        raise ValueError(f"sorted_share is a part from 0 to 1, got {sorted_share!r}.")
+    check_part(sorted_share, "sorted_share")
+    check_whole_from_zero(seed, "seed")
     rng = np.random.default_rng(seed)
     teacher = rng.normal(size=(n_features, n_classes))
     features = rng.normal(size=(n_steps, batch_size, n_features))

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from commlab.algorithms import REGISTRY
 from commlab.schedule import Schedule
+from commlab.setting_checks import check_flag
 from commlab.simulate import simulate
-from commlab.training.data import Batches
+from commlab.training.data import Batches, check_batches
 from commlab.training.model import Reduction, gradient
-from commlab.training.optimizers import GradientDescent, Optimizer, State
+from commlab.training.optimizers import GradientDescent, Optimizer, State, check_optimizer
 from commlab.training.shards import (
     Combination,
     MicroBatchCombination,
@@ -66,9 +67,16 @@ def train_single(
     -------
     numpy.ndarray
         The weights after each step, shape (steps, features, classes).
+
+    Raises
+    ------
+    TypeError
+        If batches or optimizer are something else.
+    ValueError
+        If ``reduction`` is unknown.
     """
-    weights = batches.initial_weights()
-    state = optimizer.start(weights)
+    weights = check_batches(batches).initial_weights()
+    state = check_optimizer(optimizer).start(weights)
     history = []
     for features, labels in zip(batches.features, batches.labels, strict=True):
         whole = gradient(weights, features, labels, reduction)
@@ -109,15 +117,17 @@ def train_data_parallel(
 
     Raises
     ------
+    TypeError
+        If batches or optimizer are something else.
     ValueError
         If the counts do not fit the batch, or a name is unknown.
     """
-    shards = shard_slices(counts, batches.batch_size)
+    shards = shard_slices(counts, check_batches(batches).batch_size)
     factors = combination_factors(counts, combination, reduction)
     schedule = _all_reduce_schedule(algorithm, len(counts))
 
     weights = [batches.initial_weights() for _ in counts]
-    states = [optimizer.start(own) for own in weights]
+    states = [check_optimizer(optimizer).start(own) for own in weights]
     history = []
     for features, labels in zip(batches.features, batches.labels, strict=True):
         # Scaled before they are summed: the sum of N large gradients could overflow.
@@ -152,13 +162,15 @@ def train_gradient_accumulation(
 
     Raises
     ------
+    TypeError
+        If batches or optimizer are something else.
     ValueError
         If the counts do not fit the batch, or ``combination`` is unknown.
     """
-    shards = shard_slices(counts, batches.batch_size)
+    shards = shard_slices(counts, check_batches(batches).batch_size)
     factors = combination_factors(counts, combination)
     weights = batches.initial_weights()
-    state = optimizer.start(weights)
+    state = check_optimizer(optimizer).start(weights)
     history = []
     for features, labels in zip(batches.features, batches.labels, strict=True):
         accumulated = np.zeros_like(weights)
@@ -203,16 +215,19 @@ def train_ranks_in_micro_batches(
 
     Raises
     ------
+    TypeError
+        If batches or optimizer are something else.
     ValueError
         If the counts do not fit the batch or differ in length, or a name is unknown.
     """
-    shards = _micro_batch_slices(counts, batches.batch_size)
+    no_sync = check_flag(no_sync, "no_sync")
+    shards = _micro_batch_slices(counts, check_batches(batches).batch_size)
     factors = micro_batch_factors(counts, combination)
     n_ranks, n_micro = len(counts), len(counts[0])
     schedule = _all_reduce_schedule(algorithm, n_ranks)
 
     weights = [batches.initial_weights() for _ in counts]
-    states = [optimizer.start(own) for own in weights]
+    states = [check_optimizer(optimizer).start(own) for own in weights]
     history = []
     for features, labels in zip(batches.features, batches.labels, strict=True):
         local = [np.zeros_like(own) for own in weights]  # not yet all-reduced
@@ -235,12 +250,23 @@ def train_ranks_in_micro_batches(
 
 
 def max_difference(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """The largest absolute difference between two arrays of one shape."""
+    """The largest absolute difference between two arrays of one shape.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or the arrays are empty.
+    """
+    if np.shape(first) != np.shape(second) or np.size(first) == 0:
+        raise ValueError(
+            f"the arrays have shapes {np.shape(first)} and {np.shape(second)}: compare two of one "
+            "shape, with at least one element."
+        )
     return float(np.max(np.abs(first - second)))
 
 
 def _all_reduce_schedule(algorithm: str, n_ranks: int) -> Schedule:
-    if ("all_reduce", algorithm) not in REGISTRY:
+    if not isinstance(algorithm, str) or ("all_reduce", algorithm) not in REGISTRY:
         known = ", ".join(name for kind, name in REGISTRY if kind == "all_reduce")
         raise ValueError(f"no all-reduce is called {algorithm!r}: choose one of {known}.")
     return REGISTRY["all_reduce", algorithm].build(n_ranks)
@@ -272,7 +298,8 @@ def all_reduce_gradients(
 
 
 def _micro_batch_slices(counts: Sequence[Sequence[int]], batch_size: int) -> list[list[slice]]:
-    if any(np.ndim(own) != 1 for own in counts):
+    is_table = isinstance(counts, (Sequence, np.ndarray)) and len(counts) > 0
+    if not is_table or any(np.ndim(own) != 1 for own in counts):
         raise ValueError(
             f"counts is {counts!r}: give one list per rank, with the samples of each of its "
             "micro-batches."

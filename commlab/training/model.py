@@ -79,6 +79,6 @@ def mean_loss(
 def check_choice(name: str, value: str, choices: object) -> None:
     """Say which values there are, unless ``value`` is one of a ``Literal``'s."""
     known = get_args(choices)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         listed = " or ".join(repr(choice) for choice in known)
         raise ValueError(f"{name} must be {listed}, got {value!r}.")

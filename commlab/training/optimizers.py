@@ -6,11 +6,13 @@ out, one per rank, so that a page can compare the states of all ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from commlab.setting_checks import check_part, check_positive, described
 
 Array = NDArray[np.float64]
 State = tuple[Array, ...]
@@ -26,6 +28,27 @@ class Optimizer(Protocol):
         """Return the weights and the state after a step; change neither argument."""
 
 
+def check_optimizer(optimizer: Any) -> Optimizer:
+    """Return the update rule, or say that something else was passed, such as its class."""
+    usable = callable(getattr(optimizer, "start", None)) and hasattr(optimizer, "step")
+    if not usable or isinstance(optimizer, type):
+        raise TypeError(
+            "optimizer must be an update rule with start and step, for example "
+            f"commlab.training.Adam(), with its brackets; got {described(optimizer)}."
+        )
+    return optimizer
+
+
+def check_rule(rule: Any) -> None:
+    """Refuse settings that are no numbers or out of range: all are above zero, decays below 1."""
+    for setting in fields(rule):
+        value = getattr(rule, setting.name)
+        if not setting.name.startswith("decay"):
+            check_positive(value, setting.name)
+        elif check_part(value, setting.name) == 1:
+            raise ValueError(f"{setting.name} must be below 1: the past would never fade.")
+
+
 @dataclass(frozen=True)
 class GradientDescent:
     """Plain gradient descent: no state.
@@ -37,6 +60,9 @@ class GradientDescent:
     """
 
     learning_rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     def start(self, weights: Array) -> State:
         """No state."""
@@ -65,6 +91,9 @@ class Momentum:
 
     learning_rate: float = 0.1
     decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     def start(self, weights: Array) -> State:
         """At rest."""
@@ -99,6 +128,9 @@ class Adam:
     decay_first: float = 0.9
     decay_second: float = 0.999
     epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_rule(self)
 
     def start(self, weights: Array) -> State:
         """Moments of zero, no steps."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from commlab.checks import check_n_ranks
+from commlab.setting_checks import check_flag, check_list, check_whole_from_zero
 from commlab.training.model import Reduction, check_choice
 
 Combination = Literal["weighted", "mean_of_means"]
@@ -42,9 +42,7 @@ def shard_slices(counts: Sequence[int], n_samples: int) -> list[slice]:
     ValueError
         If a count is below 1 or the counts do not add up to ``n_samples``.
     """
-    if len(counts) == 0:
-        raise ValueError("counts is empty: give one number of samples per rank.")
-    counts = [check_n_ranks(count, f"counts[{rank}]") for rank, count in enumerate(counts)]
+    counts = check_counts(counts)
     if sum(counts) != n_samples:
         raise ValueError(
             f"the shards {counts} hold {sum(counts)} samples, but the batch has {n_samples}: "
@@ -52,6 +50,13 @@ def shard_slices(counts: Sequence[int], n_samples: int) -> list[slice]:
         )
     ends = np.cumsum(counts).tolist()
     return [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
+def check_counts(counts: Sequence[int], what: str = "counts") -> list[int]:
+    """Return the samples of each rank, or say that each needs at least one."""
+    if not isinstance(counts, (Sequence, np.ndarray)) or len(counts) == 0:
+        raise ValueError(f"{what} is {counts!r}: give one number of samples per rank.")
+    return [check_n_ranks(count, f"{what}[{rank}]") for rank, count in enumerate(counts)]
 
 
 def combination_factors(
@@ -77,8 +82,9 @@ def combination_factors(
     Raises
     ------
     ValueError
-        If ``combination`` or ``reduction`` is unknown.
+        If a count is below 1, or ``combination`` or ``reduction`` is unknown.
     """
+    counts = check_counts(counts)
     check_choice("combination", combination, Combination)
     check_choice("reduction", reduction, Reduction)
     if combination == "mean_of_means":
@@ -112,9 +118,11 @@ def micro_batch_factors(
     Raises
     ------
     ValueError
-        If ``combination`` is unknown.
+        If a count is below 1, or ``combination`` is unknown.
     """
     check_choice("combination", combination, MicroBatchCombination)
+    listed = enumerate(check_list(counts, "counts"))
+    counts = [check_counts(own, f"counts[{rank}]") for rank, own in listed]
     n_ranks = len(counts)
     if combination == "mean_of_means":
         return [[1.0 / (n_ranks * len(own)) for _ in own] for own in counts]
@@ -155,10 +163,9 @@ def distributed_sampler_indices(
     -----
     Mirrors ``torch/utils/data/distributed.py`` of PyTorch 2.13; a test compares the two.
     """
-    if not isinstance(n_samples, numbers.Integral) or n_samples < 0:
-        raise ValueError(f"n_samples must be a whole number, 0 or more; got {n_samples!r}.")
+    check_whole_from_zero(n_samples, "n_samples")
     check_n_ranks(n_ranks)
-    if drop_last:
+    if check_flag(drop_last, "drop_last"):
         total = n_samples // n_ranks * n_ranks
     else:
         total = math.ceil(n_samples / n_ranks) * n_ranks
