@@ -699,6 +699,12 @@ def test_only_functions_have_source(wrong):
 
 # §6 launches real processes, which the book build and nbval do already; its explorer is
 # drawn and checked by the book build in the same way.
+# Knobs with fewer than seven stops because there are no more values, with their number.
+ALL_THERE_ARE = {
+    ("Memory of one GPU", "shape"): 4,  # the models of the book
+    ("Tensor parallelism: how many GPUs", "gpus_per_node"): 6,  # 32 heads tell no more apart
+    ("Llama-3 70B on 64 GPUs: who sits in the node", "order"): 6,  # orders of three axes
+}
 QUICK_NOTEBOOKS = [path for path in NOTEBOOKS if not path.stem.startswith("06")]
 
 
@@ -709,7 +715,8 @@ def test_explorers_of_the_book(path):
     assert any(explorer.knobs for explorer in explorers), "each notebook has an explorer"
     for explorer in explorers:
         for name, knob in explorer.knobs.items():
-            assert len(knob) >= (2 if explorer.play else 7), f"{explorer.title[0]}: {name}"
+            fewest = ALL_THERE_ARE.get((explorer.title[0], name), 2 if explorer.play else 7)
+            assert len(knob) >= fewest, f"{explorer.title[0]}: {name}"
         assert len(static_html(explorer, explorer.frames(), "id").encode()) <= PAYLOAD_LIMIT
 
 
