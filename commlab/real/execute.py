@@ -6,23 +6,21 @@ do is what the schedule says, and not what the backend's own collective would do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import torch
 import torch.distributed as dist
 
-from commlab.real.plan import STEPS_AHEAD, RankPlan, Receive, Send, plan_for_rank
+from commlab.real.bind import (
+    BoundPlan,
+    BoundStep,
+    SentMessage,
+    Workspace,
+    bind_plan,
+    cut,
+    make_workspace,
+)
+from commlab.real.plan import STEPS_AHEAD, RankPlan, plan_for_rank
 from commlab.schedule import REDUCE, Schedule, check_structure
 from commlab.simulate import garbage
-
-
-class SentMessage(NamedTuple):
-    """One message that this rank really sent: in which step, to whom, how many elements."""
-
-    step: int
-    dst: int
-    elements: int
 
 
 def execute(
@@ -87,38 +85,60 @@ def execute(
 
 
 def execute_plan(
-    plan: RankPlan, buffer: torch.Tensor, group: dist.ProcessGroup | None = None
+    plan: RankPlan,
+    buffer: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    workspace: Workspace | None = None,
 ) -> tuple[torch.Tensor, list[SentMessage]]:
     """Follow a plan that was worked out before, as a program does that repeats its calls.
 
     Parameters and results are those of `execute`. On GPUs the plan must have been made with
-    the `steps_ahead` of their device.
+    the `steps_ahead` of their device. With a `make_workspace` of the same plan no memory is
+    allocated; the result then lies in it, until the next call that is given it.
     """
     if len(buffer) != plan.n_input:
         raise ValueError(
             f"rank {plan.rank} starts with {plan.n_input} elements, but its buffer has "
             f"{len(buffer)}: check the buffer, and n_elements if it was given."
         )
-    store = buffer.new_full((plan.n_store,), garbage(buffer))
-    _unpack(buffer, store, plan.inputs)
-    scratch = [buffer.new_empty(elements) for elements in plan.slots]
+    store, scratch = make_workspace(plan, buffer) if workspace is None else workspace
+    if plan.n_input < plan.n_store:
+        store.fill_(garbage(buffer))
+    places = cut(store, plan.inputs)
+    for part, place in zip(buffer.split([len(place) for place in places]), places, strict=True):
+        place.copy_(part)
+    sent = follow_plan(bind_plan(plan, store, scratch), group)
+    return store[: plan.n_result], sent
+
+
+def follow_plan(
+    bound: BoundPlan, group: dist.ProcessGroup | None = None, tag: int = 0
+) -> list[SentMessage]:
+    """Do what a plan says, step by step, with the tensors that `bind_plan` laid out for it.
+
+    Messages of the group with another ``tag`` are left alone.
+    """
+    start = _start_one_by_one if _takes_single_messages(bound.device) else _start_batch
+    members = dist.group.WORLD if group is None else group
     under_way: dict[int, dist.Work] = {}
     sent: list[SentMessage] = []
-    for index, step in enumerate(plan.steps):
-        receives = [_target(plan.receives[number], store, scratch) for number in step.posts]
-        sends = [_payload(send, store) for send in step.sends]
-        works = _start(receives, sends, group)
-        sent += [SentMessage(index, send.peer, send.tensor.numel()) for send in sends]
-        under_way.update(zip(step.posts, works[: len(receives)], strict=True))
+    for step in bound.steps:
+        for packed, parts in step.packs:
+            torch.cat(parts, out=packed)
+        receives, sends = start(step, members, tag)
+        sent += step.messages
+        under_way.update(zip(step.posts, receives, strict=True))
         # All reads see the state before the step: nothing is written until they are done.
-        for work in works[len(receives) :]:
+        for work in sends:
             work.wait()
-        for number in step.completes:
+        for number, arrived in step.completes:
             under_way.pop(number).wait()
-            receive = plan.receives[number]
-            if receive.slot is not None:
-                _unpack(scratch[receive.slot], store, receive.spans)
-    return store[: plan.n_result], sent
+            for part, place, op in arrived:
+                if op == REDUCE:
+                    place.add_(part)
+                else:
+                    place.copy_(part)
+    return sent
 
 
 def steps_ahead(device: torch.device) -> int:
@@ -131,54 +151,37 @@ def _takes_single_messages(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-class _Parcel(NamedTuple):
-    """A tensor on its way to or from a peer."""
+def _start_one_by_one(
+    step: BoundStep, members: dist.ProcessGroup, tag: int
+) -> tuple[list[dist.Work], list[dist.Work]]:
+    """Start all receives, then all sends; return the Work of each.
 
-    peer: int
-    tensor: torch.Tensor
-
-
-def _target(receive: Receive, store: torch.Tensor, scratch: Sequence[torch.Tensor]) -> _Parcel:
-    if receive.slot is not None:
-        return _Parcel(receive.peer, scratch[receive.slot][: receive.elements])
-    (span,) = receive.spans
-    return _Parcel(receive.peer, store[span.start : span.stop])
-
-
-def _payload(send: Send, store: torch.Tensor) -> _Parcel:
-    parts = [store[span.start : span.stop] for span in send.spans]
-    return _Parcel(send.peer, parts[0] if len(parts) == 1 else torch.cat(parts))
+    These are what dist.irecv and dist.isend call, whose checks take as long as a small message.
+    """
+    return (
+        [members.recv(tensors, peer, tag) for tensors, peer in step.receives],
+        [members.send(tensors, peer, tag) for tensors, peer in step.sends],
+    )
 
 
-def _start(
-    receives: list[_Parcel], sends: list[_Parcel], group: dist.ProcessGroup | None
-) -> list[dist.Work]:
-    """Start all receives, then all sends; return one Work for each, in that order."""
-    parcels = [*receives, *sends]
-    if not parcels:
-        return []
-    if _takes_single_messages(parcels[0].tensor.device):
-        return [dist.irecv(tensor, group=group, group_src=peer) for peer, tensor in receives] + [
-            dist.isend(tensor, group=group, group_dst=peer) for peer, tensor in sends
-        ]
+def _start_batch(
+    step: BoundStep, members: dist.ProcessGroup, tag: int
+) -> tuple[list[dist.Work], list[dist.Work]]:
+    """Start a step as one batch, as NCCL wants it."""
     operations = [
-        dist.P2POp(dist.irecv, tensor, group=group, group_peer=peer) for peer, tensor in receives
-    ] + [dist.P2POp(dist.isend, tensor, group=group, group_peer=peer) for peer, tensor in sends]
+        dist.P2POp(dist.irecv, tensor, group=members, tag=tag, group_peer=peer)
+        for (tensor,), peer in step.receives
+    ] + [
+        dist.P2POp(dist.isend, tensor, group=members, tag=tag, group_peer=peer)
+        for (tensor,), peer in step.sends
+    ]
+    if not operations:
+        return [], []
     works = dist.batch_isend_irecv(operations)
-    # NCCL answers for the whole batch at once.
-    return works if len(works) == len(parcels) else works * len(parcels)
-
-
-def _unpack(packed: torch.Tensor, store: torch.Tensor, spans: Sequence) -> None:
-    """Write the parts of ``packed``, one after the other, to their spans in the store."""
-    position = 0
-    for start, stop, op in spans:
-        part = packed[position : position + stop - start]
-        if op == REDUCE:
-            store[start:stop] += part
-        else:
-            store[start:stop] = part
-        position += stop - start
+    if len(works) != len(operations):
+        # NCCL answers for the whole batch at once.
+        works = works * len(operations)
+    return works[: len(step.receives)], works[len(step.receives) :]
 
 
 def _rank_in(group: dist.ProcessGroup | None, schedule: Schedule) -> int:

@@ -105,6 +105,12 @@ class RankPlan:
     receives: tuple[Receive, ...]
     steps: tuple[PlannedStep, ...]
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether input, store and result are laid out alike, so that one array can be all."""
+        whole = _merged([Span(0, self.n_store)])
+        return self.inputs == whole and self.n_result == self.n_store
+
 
 def plan_for_rank(
     schedule: Schedule, rank: int, counts: Sequence[int], ahead: int = STEPS_AHEAD
