@@ -15,8 +15,8 @@ from commlab.budget import BF16_BYTES, H100_CLUSTER, compute_time
 from commlab.cost import alpha_beta_ring_allreduce
 from commlab.figures import style
 from commlab.hardware import ALPHA, INFINIBAND
-from commlab.models import LLAMA3_8B
 from commlab.ledger import ledger
+from commlab.models import LLAMA3_8B
 from commlab.training import (
     make_batches,
     train_gradient_accumulation,

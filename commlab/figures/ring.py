@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from commlab import cost
 from commlab.algorithms import naive_all_reduce, ring_all_reduce
 from commlab.figures import style
-from commlab.schedule import Schedule, held_contributions
 from commlab.ledger import ledger
+from commlab.schedule import Schedule, held_contributions
 from commlab.units import format_bytes, format_seconds
 
 RANKS = (2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512, 1024)
