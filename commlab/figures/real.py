@@ -65,9 +65,11 @@ def orders_of_addition(fig: Figure, *, n_ranks: int, element: int) -> dict[str, 
     for row, (name, one) in enumerate(drawn.items()):
         colour = style.COMMUNICATION if one["as_gloo"] else style.ALTERNATIVE
         boxes = [(place - BOX / 2, BOX) for place in range(n_ranks)]
-        ax.broken_barh(boxes, (row - 0.3, 0.6), facecolors=colour)
+        ax.broken_barh(
+            boxes, (row - 0.3, 0.6), facecolors=style.PAPER, edgecolors=colour, linewidth=2
+        )
         for place, rank in enumerate(orders[name]):
-            ax.text(place, row, rank, color=style.PAPER, ha="center", va="center")
+            ax.text(place, row, rank, color=style.INK, ha="center", va="center")
         number = f"{one['sum']:.9f}".replace("-", "−")
         ax.text(MOST_RANKS - 0.3, row, number, color=colour, va="center")
     ax.set_xlim(-0.7, MOST_RANKS + 3.4)
