@@ -38,13 +38,14 @@ def serious_findings(page, rules=None):
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_serious(open_book, page_name, theme):
-    page = open_book(theme=theme).go(page_name)
-    assert page.evaluate("document.documentElement.dataset.theme") == theme
+def test_nothing_serious(open_book, page_name):
+    page = open_book(theme="light").go(page_name)
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.evaluate(THIN_OUT)
-    # Only colours differ between the themes.
-    assert serious_findings(page, ["color-contrast"] if theme == "dark" else None) == []
+    assert serious_findings(page) == []
+    # Only colours differ between the themes, so the page need not be loaded again.
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert serious_findings(page, ["color-contrast"]) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
