@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline: a slow machine is no error of the code. A red test prints how to repeat it.
@@ -15,4 +16,14 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked `night` to `make test-full`, which sets the nightly profile."""
+    if PROFILE == "nightly":
+        return
+    for_the_night = [item for item in items if item.get_closest_marker("night")]
+    config.hook.pytest_deselected(items=for_the_night)
+    items[:] = [item for item in items if item not in for_the_night]

@@ -311,6 +311,7 @@ def test_the_slurm_script_of_the_book_measures_between_two_nodes(tmp_path):
         assert int(lines[-1]) > 96 * KIB * (1 + 10 * (2 + 3))
 
 
+@pytest.mark.night
 def test_a_fault_that_the_doctor_finds_stops_the_slurm_job(tmp_path):
     answer = run_on_two_nodes(tmp_path, slurm_script(), GLOO_SOCKET_IFNAME="eth77")
     assert answer.returncode == cli.FAULTS_FOUND
@@ -318,6 +319,7 @@ def test_a_fault_that_the_doctor_finds_stops_the_slurm_job(tmp_path):
     assert not (tmp_path / "bench.json").exists()
 
 
+@pytest.mark.night
 def test_the_same_worker_writes_the_same_files_under_torchrun(tmp_path):
     worker = "commlab.real.workers:five_collectives"
     here = tmp_path / "here"
@@ -341,6 +343,7 @@ def test_the_same_worker_writes_the_same_files_under_torchrun(tmp_path):
     assert len(list((tmp_path / "results").iterdir())) == 4
 
 
+@pytest.mark.night
 def test_a_worker_that_fails_under_torchrun_leaves_a_report(tmp_path):
     command = (
         "torchrun --nnodes 1 --nproc-per-node 2 --master-addr 127.0.0.1 --master-port 29512 "
