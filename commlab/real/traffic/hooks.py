@@ -6,7 +6,7 @@ Workers of `commlab.real.run`.
 # No `from __future__ import annotations` here: DDP reads the annotations of its hook.
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
@@ -153,11 +153,10 @@ class Sender:
     def send(
         self, gradients: torch.Tensor, ready: float, averaged: torch.futures.Future[torch.Tensor]
     ) -> None:
-        """Average one bucket over all ranks, in place."""
+        """Average one bucket over all ranks, and note when."""
         start = self.watch.now()
         try:
-            gradients /= dist.get_world_size()
-            dist.all_reduce(gradients)
+            mean = self.average(gradients)
         except Exception as error:  # It belongs to the thread that waits for the result.
             averaged.set_exception(error)
             return
@@ -165,7 +164,13 @@ class Sender:
         self.buckets.append(
             {"nbytes": gradients.nbytes, "ready": ready, "start": start, "end": end}
         )
-        averaged.set_result(gradients)
+        averaged.set_result(mean)
+
+    def average(self, gradients: torch.Tensor) -> torch.Tensor:
+        """Return the mean over all ranks; here in place, by the backend's all-reduce."""
+        gradients /= dist.get_world_size()
+        dist.all_reduce(gradients)
+        return gradients
 
 
 def send_one_at_a_time(
@@ -197,33 +202,9 @@ def timed_steps(
         ``all_reduce``: pairs of a bucket's bytes and seconds. ``gradient_nbytes``: bytes of
         one layer's gradient. ``averaged``: whether the gradients are the mean of all ranks'.
     """
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(*(PausingLayer(hidden, pause) for _ in range(n_layers)))
-    watch = Stopwatch(model)
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    samples = torch.randn(rows, hidden, generator=generator)
-
+    model, samples, watch = pausing_model(n_layers, hidden, rows, pause)
     alone = [timed_step(model, model, samples, watch) for _ in range(WARM_UP_STEPS + n_steps)]
-    expected = gradients_of(model)
-    for gradient in expected:
-        dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
-
-    with_ddp, averaged = [], True
-    for limit in bucket_caps_mb:
-        parallel = DistributedDataParallel(model, bucket_cap_mb=limit)
-        sender = Sender(watch)
-        parallel.register_comm_hook(sender, send_one_at_a_time)
-        steps = []
-        for _ in range(WARM_UP_STEPS + n_steps):
-            sender.buckets.clear()
-            seen = timed_step(parallel, model, samples, watch)
-            steps.append(seen | {"buckets": list(sender.buckets)})
-        with_ddp.append(steps[WARM_UP_STEPS:])
-        averaged &= all(
-            torch.allclose(gradient, mean, rtol=1e-4, atol=1e-7)
-            for gradient, mean in zip(gradients_of(model), expected, strict=True)
-        )
-        del parallel  # and with it its hooks, before the next one wraps the model
+    with_ddp, averaged = steps_with_ddp(model, samples, watch, Sender, bucket_caps_mb, n_steps)
     sizes = {int(bucket["nbytes"]) for steps in with_ddp for bucket in steps[-1]["buckets"]}
     return {
         "alone": alone[WARM_UP_STEPS:],
@@ -232,6 +213,58 @@ def timed_steps(
         "gradient_nbytes": FLOAT32_BYTES * hidden**2,
         "averaged": averaged,
     }
+
+
+def pausing_model(
+    n_layers: int, hidden: int, rows: int, pause: float
+) -> tuple[torch.nn.Module, torch.Tensor, Stopwatch]:
+    """Return one model for all ranks, samples of this rank's own, and the model's stopwatch."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(PausingLayer(hidden, pause) for _ in range(n_layers)))
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    return model, torch.randn(rows, hidden, generator=generator), Stopwatch(model)
+
+
+def steps_with_ddp(
+    model: torch.nn.Module,
+    samples: torch.Tensor,
+    watch: Stopwatch,
+    make_sender: Callable[[Stopwatch], Sender],
+    bucket_caps_mb: Sequence[float],
+    n_steps: int,
+    n_warm_up: int = WARM_UP_STEPS,
+) -> tuple[list[list[dict[str, Any]]], bool]:
+    """Time steps under DDP with each limit of a bucket.
+
+    The model still holds the gradients of a step without DDP: their mean is what is expected.
+
+    Returns
+    -------
+    steps : list of list of dict
+        For each limit and timed step what `timed_step` gives, and the ``buckets``.
+    averaged : bool
+        Whether the gradients are the mean of all ranks'.
+    """
+    expected = gradients_of(model)
+    for gradient in expected:
+        dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
+    with_ddp, averaged = [], True
+    for limit in bucket_caps_mb:
+        parallel = DistributedDataParallel(model, bucket_cap_mb=limit)
+        sender = make_sender(watch)
+        parallel.register_comm_hook(sender, send_one_at_a_time)
+        steps = []
+        for _ in range(n_warm_up + n_steps):
+            sender.buckets.clear()
+            seen = timed_step(parallel, model, samples, watch)
+            steps.append(seen | {"buckets": list(sender.buckets)})
+        with_ddp.append(steps[n_warm_up:])
+        averaged &= all(
+            torch.allclose(gradient, mean, rtol=1e-4, atol=1e-7)
+            for gradient, mean in zip(gradients_of(model), expected, strict=True)
+        )
+        del parallel  # and with it its hooks, before the next one wraps the model
+    return with_ddp, averaged
 
 
 def timed_step(
