@@ -178,7 +178,7 @@ def command() -> NoReturn:
     """Run the command line of this process, as ``commlab`` and ``python -m commlab.cli`` do."""
     status = main()
     if status != DONE and "torch" in sys.modules:  # this process is, or was to be, a rank
-        from commlab.real.torchrun import leave
+        from commlab.real.rank import leave
 
         leave(status)
     sys.exit(status)

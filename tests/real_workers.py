@@ -39,3 +39,22 @@ def return_a_tensor() -> torch.Tensor:
 
 def warn() -> None:
     os.write(2, b"careful\n")
+
+
+def one_call_too_many() -> float:
+    """Let rank 0 alone call all_reduce once more, and return what each rank believes."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.all_reduce(torch.tensor([1000.0]))  # "only for the log"
+    gradient = torch.tensor([10.0**rank])
+    dist.all_reduce(gradient)
+    if rank != 0:
+        # Rank 0 is one call ahead. Without this one it would wait for the others.
+        dist.all_reduce(torch.zeros(1))
+    return gradient.item()
+
+
+def rank_0_alone() -> None:
+    """Call a collective on rank 0 while the other ranks finish."""
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(1))

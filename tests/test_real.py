@@ -371,13 +371,13 @@ def test_a_missing_torch_is_said(monkeypatch):
 
 
 def test_one_call_too_many_gives_a_wrong_number_silently():
-    assert run("commlab.real.workers:one_call_too_many") == [1.0, 2110.0, 2110.0, 2110.0]
+    assert run("real_workers:one_call_too_many") == [1.0, 2110.0, 2110.0, 2110.0]
 
 
 def test_rank_0_alone_blames_those_that_left():
     sentence = "ranks 1, 2 and 3 had finished while rank 0 still waited"
     with pytest.raises(RankError, match=sentence) as caught:
-        run("commlab.real.workers:rank_0_alone")
+        run("real_workers:rank_0_alone")
     assert caught.value.rank == 1
 
 

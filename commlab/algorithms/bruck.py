@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from commlab.algorithms.all_to_all import all_to_all_schedule
+from commlab.algorithms.equal_chunks import all_gather_schedule
 from commlab.checks import check_n_ranks
 from commlab.schedule import COPY, Schedule, Step
 
@@ -37,15 +36,7 @@ def bruck_all_gather(n_ranks: int) -> Schedule:
             )
         )
         distance *= 2
-    return Schedule(
-        "all_gather",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[[r] for r in range(n_ranks)],
-        ends=[tuple(range(n_ranks))] * n_ranks,
-        steps=steps,
-        name="bruck",
-    )
+    return all_gather_schedule(n_ranks, steps, "bruck")
 
 
 def bruck_all_to_all(n_ranks: int) -> Schedule:

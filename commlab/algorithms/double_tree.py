@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from commlab.algorithms.equal_chunks import equal_chunks_schedule
 from commlab.algorithms.pipelined import (
     PIPELINE_CHUNKS,
     backwards,
-    pipelined_schedule,
     steps_every_second,
     without_pauses,
 )
@@ -47,7 +47,7 @@ def double_binary_tree_all_reduce(n_ranks: int, pipeline_chunks: int = PIPELINE_
         [steps_every_second(child, parent, longest - last, k) for child, parent, last in halves],
         k,
     )
-    return pipelined_schedule(
+    return equal_chunks_schedule(
         "all_reduce",
         n_ranks,
         2 * k,

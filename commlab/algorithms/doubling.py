@@ -6,10 +6,13 @@ partner first and gets the result back at the end (the fold).
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
+from commlab.algorithms.equal_chunks import (
+    all_gather_schedule,
+    equal_chunks_schedule,
+    reduce_scatter_schedule,
+)
 from commlab.checks import check_n_ranks
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
@@ -61,16 +64,7 @@ def recursive_halving_reduce_scatter(n_ranks: int) -> Schedule:
     (2005), as above.
     """
     n_ranks = check_power_of_two(n_ranks)
-    everything = tuple(range(n_ranks))
-    return Schedule(
-        "reduce_scatter",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[everything] * n_ranks,
-        ends=[[r] for r in range(n_ranks)],
-        steps=halving_steps(n_ranks),
-        name="recursive_halving",
-    )
+    return reduce_scatter_schedule(n_ranks, halving_steps(n_ranks), "recursive_halving")
 
 
 def recursive_doubling_all_gather(n_ranks: int) -> Schedule:
@@ -79,15 +73,7 @@ def recursive_doubling_all_gather(n_ranks: int) -> Schedule:
     A power of two only. Every rank sends (N-1)/N S. Source: Thakur et al. (2005), as above.
     """
     n_ranks = check_power_of_two(n_ranks)
-    return Schedule(
-        "all_gather",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[[r] for r in range(n_ranks)],
-        ends=[tuple(range(n_ranks))] * n_ranks,
-        steps=doubling_steps(n_ranks),
-        name="recursive_doubling",
-    )
+    return all_gather_schedule(n_ranks, doubling_steps(n_ranks), "recursive_doubling")
 
 
 def halving_steps(power: int) -> list[Step]:
@@ -153,16 +139,7 @@ def _folded(
             hand_over = Step(src=outside[upper], dst=inside[upper], chunk=moved[upper], op=COPY)
             before = [halves, hand_over]
         steps = [*before, *core, unfold]
-    everything = tuple(range(n_chunks))
-    return Schedule(
-        "all_reduce",
-        n_ranks,
-        shares=[Fraction(1, n_chunks)] * n_chunks,
-        starts=[everything] * n_ranks,
-        ends=[everything] * n_ranks,
-        steps=steps,
-        name=name,
-    )
+    return equal_chunks_schedule("all_reduce", n_ranks, n_chunks, steps, name)
 
 
 def _largest_power_of_two(n_ranks: int) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
+from commlab.algorithms.equal_chunks import equal_chunks_schedule
 from commlab.algorithms.node_size import node_shape
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
@@ -37,16 +36,7 @@ def hierarchical_all_reduce(n_ranks: int, gpus_per_node: int | None = None) -> S
         steps.append(_across(m, g, lambda node, s=s: node + 1 - s, COPY))
     for s in range(g - 1):
         steps.append(_inside(m, g, lambda gpu, s=s: gpu + 1 - s, COPY))
-    everything = tuple(range(n_ranks))
-    return Schedule(
-        "all_reduce",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[everything] * n_ranks,
-        ends=[everything] * n_ranks,
-        steps=steps,
-        name="hierarchical",
-    )
+    return equal_chunks_schedule("all_reduce", n_ranks, n_ranks, steps, "hierarchical")
 
 
 def _inside(m: int, g: int, part_of, op: int) -> Step:

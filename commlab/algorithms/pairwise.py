@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
+from commlab.algorithms.equal_chunks import reduce_scatter_schedule
 from commlab.checks import check_n_ranks
 from commlab.schedule import REDUCE, Schedule, Step
 
@@ -18,16 +17,8 @@ def pairwise_reduce_scatter(n_ranks: int) -> Schedule:
     """
     n_ranks = check_n_ranks(n_ranks)
     r = np.arange(n_ranks)
-    everything = tuple(range(n_ranks))
-    return Schedule(
-        "reduce_scatter",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[everything] * n_ranks,
-        ends=[[rank] for rank in range(n_ranks)],
-        steps=[
-            Step(src=r, dst=(r + s) % n_ranks, chunk=(r + s) % n_ranks, op=REDUCE)
-            for s in range(1, n_ranks)
-        ],
-        name="pairwise",
-    )
+    steps = [
+        Step(src=r, dst=(r + s) % n_ranks, chunk=(r + s) % n_ranks, op=REDUCE)
+        for s in range(1, n_ranks)
+    ]
+    return reduce_scatter_schedule(n_ranks, steps, "pairwise")

@@ -5,10 +5,9 @@ While one pair of ranks moves chunk j, the pair before it already moves chunk j 
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
+from commlab.algorithms.equal_chunks import equal_chunks_schedule
 from commlab.checks import check_n_ranks, check_rank
 from commlab.schedule import COPY, REDUCE, Schedule, Step
 
@@ -21,7 +20,7 @@ def pipelined_chain_broadcast(
 ) -> Schedule:
     """Broadcast along the chain root, root + 1, ..., in k chunks: N - 2 + k steps of S/k."""
     steps = chain_broadcast_steps(n_ranks, root, pipeline_chunks)
-    return pipelined_schedule(
+    return equal_chunks_schedule(
         "broadcast", n_ranks, pipeline_chunks, steps, "pipelined_chain", starts_at=root
     )
 
@@ -31,7 +30,7 @@ def pipelined_chain_reduce(
 ) -> Schedule:
     """Reduce along the same chain towards the root: the broadcast backwards, with additions."""
     steps = backwards(chain_broadcast_steps(n_ranks, root, pipeline_chunks), REDUCE)
-    return pipelined_schedule(
+    return equal_chunks_schedule(
         "reduce", n_ranks, pipeline_chunks, steps, "pipelined_chain", ends_at=root
     )
 
@@ -39,7 +38,7 @@ def pipelined_chain_reduce(
 def pipelined_chain_all_reduce(n_ranks: int, pipeline_chunks: int = PIPELINE_CHUNKS) -> Schedule:
     """All-reduce: a pipelined chain reduce to rank 0, then a pipelined chain broadcast."""
     broadcast = chain_broadcast_steps(n_ranks, 0, pipeline_chunks)
-    return pipelined_schedule(
+    return equal_chunks_schedule(
         "all_reduce",
         n_ranks,
         pipeline_chunks,
@@ -57,7 +56,7 @@ def pipelined_binary_tree_all_reduce(
     in turn, so each phase moves a chunk every two steps and 4 S go through an inner rank.
     """
     broadcast = binary_tree_broadcast_steps(n_ranks, pipeline_chunks)
-    return pipelined_schedule(
+    return equal_chunks_schedule(
         "all_reduce",
         n_ranks,
         pipeline_chunks,
@@ -121,26 +120,3 @@ def without_pauses(steps: list[Step]) -> list[Step]:
 def backwards(steps: list[Step], op: int) -> list[Step]:
     """The same transfers in reverse order and direction: a broadcast becomes a reduction."""
     return [Step(src=step.dst, dst=step.src, chunk=step.chunk, op=op) for step in reversed(steps)]
-
-
-def pipelined_schedule(
-    collective: str,
-    n_ranks: int,
-    n_chunks: int,
-    steps: list[Step],
-    name: str,
-    *,
-    starts_at: int | None = None,
-    ends_at: int | None = None,
-) -> Schedule:
-    """Return a schedule of equal chunks; None means that every rank starts or ends with them."""
-    everything, nothing = tuple(range(n_chunks)), ()
-    return Schedule(
-        collective,
-        n_ranks,
-        shares=[Fraction(1, n_chunks)] * n_chunks,
-        starts=[everything if starts_at in (None, r) else nothing for r in range(n_ranks)],
-        ends=[everything if ends_at in (None, r) else nothing for r in range(n_ranks)],
-        steps=steps,
-        name=name,
-    )

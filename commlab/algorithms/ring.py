@@ -6,6 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from commlab.algorithms.equal_chunks import (
+    all_gather_schedule,
+    equal_chunks_schedule,
+    reduce_scatter_schedule,
+)
 from commlab.algorithms.node_size import node_shape
 from commlab.checks import check_n_ranks
 from commlab.schedule import COPY, REDUCE, Schedule, Step
@@ -57,16 +62,7 @@ def bidirectional_ring_all_reduce(n_ranks: int) -> Schedule:
                 op=np.concatenate([right.op, right.op]),
             )
         )
-    everything = tuple(range(2 * n_ranks))
-    return Schedule(
-        "all_reduce",
-        n_ranks,
-        shares=[Fraction(1, 2 * n_ranks)] * (2 * n_ranks),
-        starts=[everything] * n_ranks,
-        ends=[everything] * n_ranks,
-        steps=steps,
-        name="bidirectional_ring",
-    )
+    return equal_chunks_schedule("all_reduce", n_ranks, 2 * n_ranks, steps, "bidirectional_ring")
 
 
 def multi_rail_ring_all_reduce(
@@ -108,17 +104,7 @@ def multi_rail_ring_all_reduce(
         )
         for step in ring
     ]
-    n_chunks = rails * n_ranks
-    everything = tuple(range(n_chunks))
-    return Schedule(
-        "all_reduce",
-        n_ranks,
-        shares=[Fraction(1, n_chunks)] * n_chunks,
-        starts=[everything] * n_ranks,
-        ends=[everything] * n_ranks,
-        steps=steps,
-        name="multi_rail_ring",
-    )
+    return equal_chunks_schedule("all_reduce", n_ranks, rails * n_ranks, steps, "multi_rail_ring")
 
 
 def ring_reduce_scatter(n_ranks: int, owner_shift: int = 0) -> Schedule:
@@ -128,30 +114,14 @@ def ring_reduce_scatter(n_ranks: int, owner_shift: int = 0) -> Schedule:
     ring all-reduce has ``owner_shift=1``.
     """
     n_ranks = check_n_ranks(n_ranks)
-    everything = tuple(range(n_ranks))
-    return Schedule(
-        "reduce_scatter",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[everything] * n_ranks,
-        ends=[[(r + owner_shift) % n_ranks] for r in range(n_ranks)],
-        steps=reduce_scatter_steps(n_ranks, owner_shift),
-        name="ring",
-    )
+    steps = reduce_scatter_steps(n_ranks, owner_shift)
+    return reduce_scatter_schedule(n_ranks, steps, "ring", owner_shift)
 
 
 def ring_all_gather(n_ranks: int) -> Schedule:
     """Ring all-gather: rank r starts with chunk r, and every rank ends with all chunks."""
     n_ranks = check_n_ranks(n_ranks)
-    return Schedule(
-        "all_gather",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[[r] for r in range(n_ranks)],
-        ends=[tuple(range(n_ranks))] * n_ranks,
-        steps=all_gather_steps(n_ranks, owner_shift=0),
-        name="ring",
-    )
+    return all_gather_schedule(n_ranks, all_gather_steps(n_ranks, owner_shift=0), "ring")
 
 
 def reduce_scatter_steps(n_ranks: int, owner_shift: int) -> list[Step]:

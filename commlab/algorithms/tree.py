@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
+from commlab.algorithms.equal_chunks import equal_chunks_schedule
 from commlab.algorithms.ring import all_gather_steps
 from commlab.checks import check_n_ranks, check_rank
 from commlab.schedule import COPY, REDUCE, Schedule, Step
@@ -22,18 +21,20 @@ def binomial_tree_all_reduce(n_ranks: int) -> Schedule:
     Operations in MPICH".
     """
     steps = reduce_steps(n_ranks, root=0) + broadcast_steps(n_ranks, root=0)
-    return _one_chunk("all_reduce", n_ranks, steps, starts_at=None, ends_at=None)
+    return equal_chunks_schedule("all_reduce", n_ranks, 1, steps, "binomial_tree")
 
 
 def binomial_tree_reduce(n_ranks: int, root: int = 0) -> Schedule:
     """Reduce along a binomial tree: ``root`` ends with the sum, in ceil(log2 N) steps."""
-    return _one_chunk("reduce", n_ranks, reduce_steps(n_ranks, root), starts_at=None, ends_at=root)
+    return equal_chunks_schedule(
+        "reduce", n_ranks, 1, reduce_steps(n_ranks, root), "binomial_tree", ends_at=root
+    )
 
 
 def binomial_tree_broadcast(n_ranks: int, root: int = 0) -> Schedule:
     """Broadcast along a binomial tree: everybody ends with ``root``'s vector."""
     steps = broadcast_steps(n_ranks, root)
-    return _one_chunk("broadcast", n_ranks, steps, starts_at=root, ends_at=None)
+    return equal_chunks_schedule("broadcast", n_ranks, 1, steps, "binomial_tree", starts_at=root)
 
 
 def scatter_all_gather_broadcast(n_ranks: int, root: int = 0) -> Schedule:
@@ -50,15 +51,9 @@ def scatter_all_gather_broadcast(n_ranks: int, root: int = 0) -> Schedule:
         Step((step.src + root) % n_ranks, (step.dst + root) % n_ranks, step.chunk, step.op)
         for step in all_gather_steps(n_ranks, owner_shift=0)
     ]
-    everything = tuple(range(n_ranks))
-    return Schedule(
-        "broadcast",
-        n_ranks,
-        shares=[Fraction(1, n_ranks)] * n_ranks,
-        starts=[everything if r == root else () for r in range(n_ranks)],
-        ends=[everything] * n_ranks,
-        steps=scatter_steps(n_ranks, root) + gather,
-        name="scatter_all_gather",
+    steps = scatter_steps(n_ranks, root) + gather
+    return equal_chunks_schedule(
+        "broadcast", n_ranks, n_ranks, steps, "scatter_all_gather", starts_at=root
     )
 
 
@@ -113,18 +108,3 @@ def broadcast_steps(n_ranks: int, root: int) -> list[Step]:
         Step(src=step.dst, dst=step.src, chunk=step.chunk, op=COPY)
         for step in reversed(reduce_steps(n_ranks, root))
     ]
-
-
-def _one_chunk(
-    collective: str, n_ranks: int, steps: list[Step], starts_at: int | None, ends_at: int | None
-) -> Schedule:
-    """Return a schedule of one undivided chunk; None means that every rank holds it."""
-    return Schedule(
-        collective,
-        n_ranks,
-        shares=[Fraction(1)],
-        starts=[[0] if starts_at in (None, r) else [] for r in range(n_ranks)],
-        ends=[[0] if ends_at in (None, r) else [] for r in range(n_ranks)],
-        steps=steps,
-        name="binomial_tree",
-    )

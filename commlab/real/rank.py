@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,19 +30,11 @@ def main(folder: Path, job: dict, rank: int, worker: Callable[..., object]) -> N
     try:
         join_group(rank, job["ranks"], folder / _files.MEETING_POINT, job["timeout"])
         result = worker(**job["arguments"])
-        _write_result(folder, rank, result)
+        write_result(folder, rank, result)
     except BaseException as error:
-        _files.write_json(
-            folder / _files.report(rank),
-            {
-                "at": time.monotonic(),
-                "cause": f"{type(error).__name__}: {error}",
-                "where": _where(error),
-                "traceback": traceback.format_exc(),
-            },
-        )
-        _leave(1)
-    _leave(0)
+        write_report(folder, rank, error, at=time.monotonic())
+        leave(1)
+    leave(0)
 
 
 def join_group(rank: int, n_ranks: int, meeting_point: Path, timeout: float) -> None:
@@ -54,7 +47,8 @@ def join_group(rank: int, n_ranks: int, meeting_point: Path, timeout: float) -> 
     dist.barrier()
 
 
-def _write_result(folder: Path, rank: int, result: object) -> None:
+def write_result(folder: Path, rank: int, result: object) -> None:
+    """Leave what the worker returned in this rank's file; refuse what JSON cannot carry."""
     try:
         _files.write_json(folder / _files.result(rank), result)
     except (TypeError, ValueError) as error:
@@ -62,6 +56,24 @@ def _write_result(folder: Path, rank: int, result: object) -> None:
             f"the worker returned something that is not plain data ({error}): return numbers, "
             "strings, lists or dictionaries (for a tensor, tensor.tolist())"
         ) from error
+
+
+def write_report(folder: Path, rank: int, error: BaseException, at: float) -> dict[str, Any]:
+    """Leave in a file why this rank failed; return the same.
+
+    Parameters
+    ----------
+    at : float
+        Seconds on a clock that all ranks share, to tell who failed first.
+    """
+    report = {
+        "at": at,
+        "cause": f"{type(error).__name__}: {error}",
+        "where": _where(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    _files.write_json(folder / _files.report(rank), report)
+    return report
 
 
 def _where(error: BaseException) -> str:
@@ -79,7 +91,7 @@ def _capture_output(folder: Path, rank: int) -> None:
             os.dup2(file.fileno(), number)
 
 
-def _leave(status: int) -> None:
+def leave(status: int) -> None:
     """End this rank at once: a group that has lost a rank can take long to take apart."""
     sys.stdout.flush()
     sys.stderr.flush()

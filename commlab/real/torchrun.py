@@ -20,7 +20,6 @@ import os
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,6 +31,7 @@ import torch.distributed as dist
 from commlab.real import _files
 from commlab.real.interfaces import interface_towards, is_loopback, local_address_towards
 from commlab.real.launch import RankError
+from commlab.real.rank import leave, write_report, write_result
 
 BACKENDS = ("auto", "gloo", "nccl")
 # Nodes of a cluster may start minutes apart; one that is not there by then will not come.
@@ -296,14 +296,9 @@ def run_worker(
     with joined(place, backend, timeout):
         try:
             result = function(**arguments)
-            _files.write_json(output / _files.result(place.rank), result)
+            write_result(output, place.rank, result)
         except Exception as error:
-            report = {
-                "at": time.time(),
-                "cause": f"{type(error).__name__}: {error}",
-                "traceback": traceback.format_exc(),
-            }
-            _files.write_json(output / _files.report(place.rank), report)
+            report = write_report(output, place.rank, error, at=time.time())
             raise RankError(
                 f"the worker failed: {report['cause']}", place.rank, report["traceback"]
             ) from error
@@ -347,13 +342,6 @@ def main() -> int:
         print(f"rank {os.environ.get('RANK', '?')}: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-def leave(status: int) -> None:
-    """End this rank at once: a group that has lost a rank can take long to take apart."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""From measured times to α and β: read logs, fit, and say in words what is odd."""
