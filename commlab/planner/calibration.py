@@ -1,0 +1,234 @@
+"""A cluster whose links are those of measured runs, with the interval that the fit leaves.
+
+What is read is the output of ``commlab fit --json`` (or its ``--out`` file).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from commlab.budget import Cluster
+from commlab.planner.presets import read_json
+from commlab.units import format_rate, format_seconds
+
+# Gathers come first: their busbw is what crosses the links, while an all-reduce's may be more
+# than the links carry, where switches reduce.
+_PREFERENCE = ("all_gather", "reduce_scatter", "all_reduce")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and how far it may be off on either side."""
+
+    low: float
+    value: float
+    high: float
+
+    def widened(self, error: float) -> Interval:
+        """Return the interval with both ends moved outwards by a relative error."""
+        return Interval(self.low / (1 + error), self.value, self.high * (1 + error))
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """What a calibration says of one run.
+
+    ``alpha`` is seconds per message of a ring, None where the run could not tell; ``beta``
+    is bus bandwidth in bytes/s; ``error`` the held-out median relative error of the fit.
+    """
+
+    op: str
+    n_ranks: int
+    n_nodes: int
+    alpha: Interval | None
+    beta: Interval
+    error: float
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Ranks on each node."""
+        return self.n_ranks // self.n_nodes
+
+    def __str__(self) -> str:
+        return f"{self.op} on {self.n_ranks} ranks of {self.n_nodes} node(s)"
+
+
+@dataclass(frozen=True)
+class CalibratedCluster:
+    """A cluster with measured links, and the same at both ends of what the fit allows.
+
+    Parameters
+    ----------
+    cluster, slow, fast : Cluster
+        The links at their fitted values; at the slow and at the fast end of their intervals,
+        which hold the parameters' confidence interval and the fit's held-out error.
+    remarks : tuple of str
+        Where each link came from, and what could not be had.
+    """
+
+    cluster: Cluster
+    slow: Cluster
+    fast: Cluster
+    remarks: tuple[str, ...]
+
+
+def ring_messages(op: str, n_ranks: int) -> int:
+    """Count the messages in a row that a rank sends in a ring: 2(N−1) for all_reduce, N−1 else."""
+    return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
+
+
+def read_calibration(path: Path) -> list[MeasuredRun]:
+    """Read the runs of a file that ``commlab fit --json`` has written.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, is no calibration, or holds a refusal.
+    """
+    document = read_json(path)
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        raise ValueError(
+            f"{path} holds a refusal, not a calibration: {document['error'].get('message')}"
+        )
+    if not isinstance(document, dict) or not isinstance(document.get("runs"), list):
+        raise ValueError(
+            f'{path} is no calibration: it needs a list "runs", as `commlab fit --json` prints.'
+        )
+    runs = []
+    for number, run in enumerate(document["runs"], start=1):
+        try:
+            runs.append(_read_run(run))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: run {number} is not as `commlab fit --json` prints it ({error}): make "
+                "the file again."
+            ) from error
+    return runs
+
+
+def _read_run(run: dict[str, Any]) -> MeasuredRun:
+    n_ranks = run["n_ranks"]
+    messages = ring_messages(run["op"], n_ranks)
+    alpha = _interval(run["alpha_s"], run["alpha_ci"])
+    if alpha is not None:
+        alpha = Interval(alpha.low / messages, alpha.value / messages, alpha.high / messages)
+    beta = _interval(run["beta_Bps"], run["beta_ci"])
+    if beta is None or beta.low <= 0:
+        raise ValueError("beta_Bps is no rate")
+    error = run["heldout_median_rel_err"]
+    return MeasuredRun(
+        op=run["op"],
+        n_ranks=n_ranks,
+        n_nodes=run["n_nodes"] or 1,
+        alpha=alpha,
+        beta=beta,
+        error=float(error) if error is not None else float(run["median_rel_err"]),
+    )
+
+
+def _interval(value: float | None, ends: Sequence[float] | None) -> Interval | None:
+    if value is None:
+        return None
+    low, high = ends if ends is not None else (value, value)
+    for number in (low, value, high):
+        usable = isinstance(number, numbers.Real) and not isinstance(number, bool)
+        if not usable or not math.isfinite(number) or number < 0:
+            raise ValueError(f"{number!r} is no measured value")
+    return Interval(min(low, value), float(value), max(high, value))
+
+
+def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluster:
+    """Give a cluster the links that were measured.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Gives what no log can tell: node size, memory, peak FLOP/s, MFU; and the line rate of a
+        link that no run measured.
+    runs : sequence of MeasuredRun
+
+    Returns
+    -------
+    CalibratedCluster
+
+    Raises
+    ------
+    ValueError
+        If no run is a ring collective (all_gather, reduce_scatter, all_reduce) of two or more
+        ranks.
+
+    Notes
+    -----
+    A run inside one node measures ``beta_intra``: its busbw is what each GPU sends and
+    receives. A run over nodes measures what leaves a *node*: a ring passes each node boundary
+    once, and NCCL spreads it over the node's network interfaces, so that one interface
+    carries busbw divided by the interfaces that the run's GPUs use. If the links inside the
+    nodes are the narrower place, that is a lower bound.
+    """
+    usable = [run for run in runs if run.op in _PREFERENCE and run.n_ranks > 1]
+    if not usable:
+        raise ValueError(
+            "the calibration has no run of all_gather, reduce_scatter or all_reduce: measure one "
+            "of them, on one node and on several."
+        )
+    usable.sort(key=lambda run: (_PREFERENCE.index(run.op), -run.n_ranks))
+    inside = next((run for run in usable if run.n_nodes == 1), None)
+    across = next((run for run in usable if run.n_nodes > 1), None)
+    remarks = []
+    changes: dict[str, Interval] = {}
+    if inside is None:
+        remarks.append(f"inside a node: line rate {format_rate(cluster.beta_intra)}, no run")
+    else:
+        changes["beta_intra"] = inside.beta.widened(inside.error)
+        remarks.append(f"inside a node: {format_rate(inside.beta.value)}, from {inside}")
+        if inside.beta.value > cluster.beta_intra:
+            remarks.append(
+                f"that is above the line rate of {format_rate(cluster.beta_intra)}, so the "
+                "switches reduce: gathers will be slower than planned; measure all_gather"
+            )
+    if across is None:
+        remarks.append(f"between nodes: line rate {format_rate(cluster.beta_inter)}, no run")
+    else:
+        interfaces = min(across.gpus_per_node, cluster.n_rails)
+        per_interface = Interval(
+            across.beta.low / interfaces,
+            across.beta.value / interfaces,
+            across.beta.high / interfaces,
+        )
+        changes["beta_inter"] = per_interface.widened(across.error)
+        remarks.append(
+            f"between nodes: {format_rate(per_interface.value)} per interface "
+            f"({format_rate(across.beta.value)} over {interfaces}), from {across}"
+        )
+        inner = changes["beta_intra"].value if inside else cluster.beta_intra
+        if across.gpus_per_node > 1 and across.beta.value > 0.9 * inner:
+            remarks.append("the links inside the nodes limit that run: a lower bound")
+    alphas = [(run, run.alpha) for run in (across, inside) if run and run.alpha]
+    if not alphas:
+        remarks.append(f"alpha: {format_seconds(cluster.alpha)}, assumed; no run could tell")
+    else:
+        run, alpha = alphas[0]
+        changes["alpha"] = alpha.widened(run.error)
+        remarks.append(f"alpha: {format_seconds(alpha.value)} per message of a ring, from {run}")
+    named = replace(cluster, name=f"{cluster.name}, links as measured")
+    return CalibratedCluster(
+        _with_links(named, {name: link.value for name, link in changes.items()}),
+        # A slow link has a large alpha and a small beta.
+        _with_links(named, {n: c.high if n == "alpha" else c.low for n, c in changes.items()}),
+        _with_links(named, {n: c.low if n == "alpha" else c.high for n, c in changes.items()}),
+        tuple(remarks),
+    )
+
+
+def _with_links(cluster: Cluster, links: dict[str, float]) -> Cluster:
+    return replace(
+        cluster,
+        alpha=links.get("alpha", cluster.alpha),
+        beta_intra=links.get("beta_intra", cluster.beta_intra),
+        beta_inter=links.get("beta_inter", cluster.beta_inter),
+    )
