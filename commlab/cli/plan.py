@@ -179,28 +179,17 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, everything: show(f"placement {done} of {everything}")
 
 
-PLOT_KINDS = (".png", ".svg", ".pdf")
-
-
 def _check_plot(path: Path) -> None:
-    """Say before the search what would keep the figure from being written after it."""
-    if path.suffix not in PLOT_KINDS:
-        raise ValueError(f"--plot {path}: name a file that ends in {', '.join(PLOT_KINDS)}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"--plot {path}: there is no folder {path.parent}: make it first.")
     try:
-        import matplotlib  # noqa: F401
+        from commlab.figures.save import check_plot_path
     except ImportError as error:
         raise ValueError("--plot needs matplotlib: pip install matplotlib.") from error
+    check_plot_path(path)
 
 
 def _draw(answer: Answer, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from commlab.figures import style
-    from commlab.figures.placements import placement_height, placement_steps
+    from commlab.figures import placements, save, style
 
     width, _ = style.FIGURE_SIZE
-    figure = Figure(figsize=(width + 1, placement_height(len(answer.lines))), dpi=150)
-    placement_steps(figure, answer=answer)
-    figure.savefig(path)
+    size = (width + 1, placements.placement_height(len(answer.lines)))
+    save.save_figure(path, placements.placement_steps, size, answer=answer)
