@@ -21,6 +21,9 @@ NVLINK = 450e9
 INFINIBAND = 50e9
 """Bytes/s, one direction and GPU: one NDR port of 400 Gb/s."""
 
+INFINIBAND_HDR = INFINIBAND / 2
+"""Bytes/s, one direction: one HDR port of 200 Gb/s, the generation before."""
+
 
 @dataclass(frozen=True)
 class Source:

@@ -131,6 +131,8 @@ def test_ctrl_c_ends_the_bench_in_one_line(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts a job in the background with Ctrl-C ignored, and all below inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("[1/6] all_reduce 1 MiB")

@@ -32,7 +32,7 @@ from commlab.planner import (
     read_calibration,
     text_lines,
 )
-from commlab.planner.calibration import Interval, MeasuredRun, ring_messages
+from commlab.planner.calibration import Interval, MeasuredRun
 
 TINY = TransformerShape("tiny", 4, 64, 4, 2, 16, 128, 256)
 SMALL_NODES = replace(H100_CLUSTER, gpus_per_node=4, name="nodes of 4")
@@ -230,7 +230,6 @@ def test_alpha_is_per_message_of_a_ring(tmp_path):
         path = write_fit(
             tmp_path / "fit.json", fit_entry(op=op, alpha_s=70e-6, alpha_ci=[60e-6, 80e-6])
         )
-        assert ring_messages(op, 8) == messages
         calibrated = calibrate(H100_CLUSTER, read_calibration(path))
         assert calibrated.cluster.alpha == pytest.approx(70e-6 / messages)
         assert calibrated.fast.alpha == pytest.approx(60e-6 / messages / 1.02)
@@ -242,6 +241,11 @@ def test_a_run_that_could_not_tell_alpha_leaves_it_and_says_so(tmp_path):
     calibrated = calibrate(H100_CLUSTER, read_calibration(path))
     assert calibrated.cluster.alpha == H100_CLUSTER.alpha
     assert any("assumed" in remark for remark in calibrated.remarks)
+
+
+def test_a_run_that_could_not_tell_beta_is_left_out(tmp_path):
+    path = write_fit(tmp_path / "fit.json", fit_entry(beta_Bps=None, beta_ci=None), fit_entry())
+    assert len(read_calibration(path)) == 1
 
 
 def test_a_gather_is_preferred_to_an_all_reduce_that_the_switches_speed_up():

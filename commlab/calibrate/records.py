@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class LogError(ValueError):
@@ -38,7 +38,10 @@ class Row:
 
     ``nbytes`` is the ``size`` column: for all_gather and reduce_scatter the full array.
     Rates are in bytes per second, recomputed from size and time; ``in_place_seconds`` is None
-    where the log has none, or none that means anything (sendrecv, alltoall).
+    where the log has none, or none that means anything (sendrecv, alltoall). ``line`` is the
+    line in the file, from 1; in JSON, which row of the file it is, from 1. ``suspect`` names the
+    column (``time``, ``size``, ``count``, ``algbw``, ``busbw`` or ``unclear``) that contradicts
+    the others of its line; the row is kept as it is printed.
     """
 
     nbytes: int
@@ -47,6 +50,7 @@ class Row:
     in_place_seconds: float | None = None
     dtype: str | None = None
     n_wrong: int | None = None
+    suspect: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class Run:
     ``op`` is nccl-tests' name of the test (``all_reduce``, ``alltoall``, ``sendrecv``),
     ``collective`` the name that this book uses (``all_to_all``), None for what the book has not.
     ``inferred`` names the fields that the log did not state: they were worked out, or given by
-    the caller.
+    the caller. ``average_busbw`` is the log's own mean over all sizes, in bytes per second.
+    ``version`` is that of the test, ``library`` that of NCCL or RCCL; ``algorithm`` is stated by
+    `commlab bench` only. ``started`` is the line on which the run begins.
     """
 
     op: str
@@ -70,12 +76,28 @@ class Run:
     inferred: tuple[str, ...] = ()
     skipped: tuple[SkippedLine, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    library: str | None = None
+    algorithm: str | None = None
+    started: int = 1
 
 
 @dataclass(frozen=True)
 class Log:
-    """All runs of one file, in its order, and the lines that belong to none of them."""
+    """All runs of one file, in its order, and the lines that belong to none of them.
+
+    ``lines`` counts every line of the file by what it was taken for: ``row``, ``zero_size``,
+    ``continuation`` (of a row that noise broke), ``title``, ``header``, ``device``, ``trailer``,
+    ``comment``, ``noise``, ``error``, ``elision``, ``markup``, ``blank``, ``json`` and
+    ``skipped``. They add up to ``n_lines``.
+    """
 
     runs: tuple[Run, ...]
     skipped: tuple[SkippedLine, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    n_lines: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def all_skipped(self) -> tuple[SkippedLine, ...]:
+        """Every line of the file that was not understood, in its order."""
+        of_runs = [skipped for run in self.runs for skipped in run.skipped]
+        return tuple(sorted([*self.skipped, *of_runs], key=lambda skipped: skipped.line))

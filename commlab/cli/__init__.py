@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from commlab.cli import bench, doctor, plan
+from commlab.cli import bench, doctor, fit, plan
 from commlab.cli.status import DONE, FAULTS_FOUND, INTERRUPTED, REFUSED
 
 __all__ = ["DONE", "FAULTS_FOUND", "INTERRUPTED", "REFUSED", "command", "main", "make_parser"]
 
-SUBCOMMANDS = (bench, doctor, plan)
+SUBCOMMANDS = (bench, fit, plan, doctor)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from commlab.budget import Cluster
+from commlab.calibrate.fit_parameters import MESSAGES
 from commlab.planner.presets import read_json
 from commlab.units import format_rate, format_seconds
 
@@ -28,6 +29,10 @@ class Interval:
     low: float
     value: float
     high: float
+
+    def divided(self, count: float) -> Interval:
+        """Return the interval of the value divided by a number."""
+        return Interval(self.low / count, self.value / count, self.high / count)
 
     def widened(self, error: float) -> Interval:
         """Return the interval with both ends moved outwards by a relative error."""
@@ -77,13 +82,10 @@ class CalibratedCluster:
     remarks: tuple[str, ...]
 
 
-def ring_messages(op: str, n_ranks: int) -> int:
-    """Count the messages in a row that a rank sends in a ring: 2(N−1) for all_reduce, N−1 else."""
-    return (2 if op == "all_reduce" else 1) * (n_ranks - 1)
-
-
 def read_calibration(path: Path) -> list[MeasuredRun]:
     """Read the runs of a file that ``commlab fit --json`` has written.
+
+    Runs whose sizes did not determine β are left out: they say nothing of a link.
 
     Raises
     ------
@@ -102,7 +104,8 @@ def read_calibration(path: Path) -> list[MeasuredRun]:
     runs = []
     for number, run in enumerate(document["runs"], start=1):
         try:
-            runs.append(_read_run(run))
+            if run["beta_Bps"] is not None:
+                runs.append(_read_run(run))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: run {number} is not as `commlab fit --json` prints it ({error}): make "
@@ -112,22 +115,22 @@ def read_calibration(path: Path) -> list[MeasuredRun]:
 
 
 def _read_run(run: dict[str, Any]) -> MeasuredRun:
-    n_ranks = run["n_ranks"]
-    messages = ring_messages(run["op"], n_ranks)
     alpha = _interval(run["alpha_s"], run["alpha_ci"])
     if alpha is not None:
-        alpha = Interval(alpha.low / messages, alpha.value / messages, alpha.high / messages)
+        _, count = MESSAGES.get(run["op"], (None, None))
+        # Without a count nobody knows what one message takes.
+        alpha = alpha.divided(count(run["n_ranks"])) if count is not None else None
+    error = run["heldout_median_rel_err"]
     beta = _interval(run["beta_Bps"], run["beta_ci"])
     if beta is None or beta.low <= 0:
         raise ValueError("beta_Bps is no rate")
-    error = run["heldout_median_rel_err"]
     return MeasuredRun(
         op=run["op"],
-        n_ranks=n_ranks,
+        n_ranks=run["n_ranks"],
         n_nodes=run["n_nodes"] or 1,
         alpha=alpha,
         beta=beta,
-        error=float(error) if error is not None else float(run["median_rel_err"]),
+        error=float(run["median_rel_err"] if error is None else error),
     )
 
 
@@ -173,8 +176,8 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
     usable = [run for run in runs if run.op in _PREFERENCE and run.n_ranks > 1]
     if not usable:
         raise ValueError(
-            "the calibration has no run of all_gather, reduce_scatter or all_reduce: measure one "
-            "of them, on one node and on several."
+            "the calibration has no run of all_gather, reduce_scatter or all_reduce that tells "
+            "beta: measure one of them up to 1 GiB or more, on one node and on several."
         )
     usable.sort(key=lambda run: (_PREFERENCE.index(run.op), -run.n_ranks))
     inside = next((run for run in usable if run.n_nodes == 1), None)
@@ -195,11 +198,7 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
         remarks.append(f"between nodes: line rate {format_rate(cluster.beta_inter)}, no run")
     else:
         interfaces = min(across.gpus_per_node, cluster.n_rails)
-        per_interface = Interval(
-            across.beta.low / interfaces,
-            across.beta.value / interfaces,
-            across.beta.high / interfaces,
-        )
+        per_interface = across.beta.divided(interfaces)
         changes["beta_inter"] = per_interface.widened(across.error)
         remarks.append(
             f"between nodes: {format_rate(per_interface.value)} per interface "

@@ -7,11 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from commlab.budget import H100_CLUSTER, Cluster
-from commlab.hardware import A100, B200, H200, INFINIBAND
+from commlab.hardware import A100, B200, H200, INFINIBAND_HDR
 from commlab.models import LLAMA3_8B, LLAMA3_70B, LLAMA3_405B, MIXTRAL_8X7B, TransformerShape
-
-HDR_INFINIBAND = INFINIBAND / 2
-"""Bytes/s, one direction: a port of 200 Gb/s (HDR), half of one of 400 Gb/s (NDR)."""
 
 MODELS: dict[str, TransformerShape] = {
     "llama-8b": LLAMA3_8B,
@@ -39,7 +36,7 @@ CLUSTERS: dict[str, Cluster] = {
         H100_CLUSTER,
         name="A100 80 GB nodes of 8, NVLink 3, one HDR InfiniBand port per GPU",
         beta_intra=A100.scale_up,
-        beta_inter=HDR_INFINIBAND,
+        beta_inter=INFINIBAND_HDR,
         peak_flops=A100.bf16_flops,
         gpu_memory=A100.memory_bytes,
     ),

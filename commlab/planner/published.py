@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from commlab.budget import H100_CLUSTER, Overlap, Plan, TrainingStep, training_step
-from commlab.hardware import A100, INFINIBAND, MI300X, NVLINK, Source
+from commlab.hardware import A100, INFINIBAND, INFINIBAND_HDR, MI300X, NVLINK, Source
 from commlab.models import LLAMA3_8B
-from commlab.planner.presets import HDR_INFINIBAND
 
 SEQUENCE = 8192
 
@@ -211,7 +210,7 @@ class PublishedBusbw:
 
 
 _NDR_NODE = 8 * INFINIBAND
-_HDR_NODE = 8 * HDR_INFINIBAND
+_HDR_NODE = 8 * INFINIBAND_HDR
 # Two Slingshot 11 interfaces of 200 Gb/s in each node of Polaris.
 _SLINGSHOT_NODE = 2 * 25e9
 

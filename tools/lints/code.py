@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 DRAWING = ("matplotlib", "IPython", "ipywidgets")
-# The rooms of commlab that draw or start processes, and the command line, which hands its
-# subcommands on to them; all other modules are science.
-ROOMS = ("figures", "explore", "real", "cli")
+# The rooms of commlab that draw or start processes, the exercises, which ask them to, and the
+# command line, which hands its subcommands on to them; all other modules are science.
+ROOMS = ("figures", "explore", "real", "exercises", "cli")
 NEVER_IN_WIDGETS = ("Output", "interact", "interactive", "interactive_output")
 
 _FORBIDDEN = (
@@ -58,6 +58,7 @@ def wrong_imports(path: str, source: str) -> list[str]:
         "science": (*DRAWING, "torch", *(f"commlab.{name}" for name in ROOMS)),
         "figures": ("torch", "commlab.real"),
         "explore": ("torch", "commlab.real"),
+        "exercises": (*DRAWING, "torch", "commlab.figures"),
         "cli": (*DRAWING, "torch"),
         "real": ("commlab.figures", "commlab.explore", *DRAWING),
     }[room]

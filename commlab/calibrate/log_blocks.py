@@ -1,0 +1,427 @@
+"""A log, cut into blocks: one run each, with its header, its rows as text and its end."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from commlab.calibrate import log_lines
+from commlab.calibrate.log_header import Header, read_header
+from commlab.calibrate.log_layout import FULL, Layout, columns_of_titles, layouts
+from commlab.calibrate.log_lines import Device
+from commlab.calibrate.log_tokens import DTYPE_BYTES, Kinds
+from commlab.calibrate.records import SkippedLine
+
+# Where a row begins in a line that holds other text too: size, count and type of the elements.
+_ROW = re.compile(
+    r"(?<![\w.,])\d[\d,]{0,24}\s{1,60}\d[\d,]{0,24}\s{1,60}(?:"
+    + "|".join(sorted(DTYPE_BYTES, key=len, reverse=True))
+    + r")(?!\S)",
+    re.A,
+)
+_COMMENTED_ROW = re.compile(r"\s{0,200}#+\s{0,200}" + _ROW.pattern, re.A)
+# The line over the titles: with its #, without, or with what -I and others add.
+_OVER_THE_TITLES = (["#", "out-of-place"], ["out-of-place", "in-place"], ["out-of-place", "(+"])
+_GAP = " " * 24
+# As many commas in a line without blanks separate columns, not thousands.
+_COMMAS = 5
+_LONGEST_ROW = 1000
+_SHOWN = 200
+
+
+@dataclass
+class Fragment:
+    """The text of a row, or of the part of it that has been seen."""
+
+    number: int
+    text: str
+    tokens: list[str]
+    kinds: str
+    gap: bool
+    joined: list[int] = field(default_factory=list)
+    recovered: bool = False
+
+
+@dataclass
+class Block:
+    """One run as it stands in the log."""
+
+    started: int
+    header: Header = field(default_factory=Header)
+    device_lists: list[list[Device]] = field(default_factory=list)
+    rank_counts: Counter[int] = field(default_factory=Counter)
+    elided_devices: list[int] = field(default_factory=list)
+    elided_rows: list[int] = field(default_factory=list)
+    n_headers: int = 0
+    titles: tuple[str, ...] | None = None
+    cpu_time: bool = False
+    microseconds: float = 1.0
+    rows: list[Fragment] = field(default_factory=list)
+    skipped: list[SkippedLine] = field(default_factory=list)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    lost_hash: int | None = None
+    n_trailers: int = 0
+    average_busbw: float | None = None
+    out_of_bounds: int = 0
+    tags: set[int] = field(default_factory=set)
+    inherits: bool = False
+
+    def has_begun_to_measure(self) -> bool:
+        """Tell whether a header that comes now belongs to the next run."""
+        return bool(self.rows or self.n_trailers)
+
+
+class Scanner:
+    """Reads a log line by line and says of every line what it is."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.marks: list[str] = []
+        self.skipped: list[SkippedLine] = []
+        self.errors: list[tuple[int, str]] = []
+        self._kinds = Kinds()
+        self._block: Block | None = None
+        self._pending: Fragment | None = None
+        self._command = Header()
+        self._tag: int | None = None
+        self._untagged = ""
+
+    def scan(self, lines: list[str]) -> None:
+        """Read all lines of a log."""
+        for number, line in enumerate(lines, start=1):
+            self.marks.append("")
+            self._feed(number, line)
+        self._flush()
+
+    # -- one line ---------------------------------------------------------------------------
+
+    def _feed(self, number: int, line: str) -> None:
+        body = line[: log_lines.where_noise_begins(line)]
+        noisy = len(body) < len(line)
+        self._tag = None
+        if "[" in body or "<" in body:
+            body = log_lines.TAG.sub(self._note_tag, body)
+        self._untagged = body
+        tokens = body.replace("|", " ").split()
+        if len(tokens) == 1 and body.count(",") >= _COMMAS:
+            body = body.replace(",", " ")
+            tokens = body.split()
+        kinds = self._kinds.of(tokens)
+        if kinds[:1] in ("w", "d", "h"):
+            body = log_lines.without_prefix(body)
+            tokens = body.replace("|", " ").split()
+            kinds = self._kinds.of(tokens)
+        body = body.replace("|", " ")
+        if tokens and "w" not in kinds:
+            self._row_or_part(number, line, body, tokens, kinds, noisy)
+        elif not self._row_with_words(number, body, tokens, kinds) and not self._rows_inside(
+            number, body, noisy
+        ):
+            self._other_line(number, line, body, tokens, noisy)
+
+    def _note_tag(self, found: re.Match[str]) -> str:
+        if self._tag is None and found[1] and ("," in found[0] or "<" in found[0]):
+            self._tag = int(found[1])
+        return ""
+
+    def _other_line(
+        self, number: int, line: str, bare: str, tokens: list[str], noisy: bool
+    ) -> None:
+        if noisy and not bare.strip():
+            self._mark(number, "error" if "NCCL WARN" in line else "noise")
+            self._note_noise(number, line)
+            return
+        lower = bare[:_LONGEST_ROW].lower()
+        if "time" in lower and ("bw" in lower or "size" in lower):
+            titles = columns_of_titles(tokens)
+            if titles:
+                self._title(number, titles, lower)
+                return
+        if "(us)" in lower or "(gb/s)" in lower or tokens[:1] + tokens[1:2] in _OVER_THE_TITLES:
+            self._mark(number, "title")
+            self._note_unit(lower)
+            return
+        devices = log_lines.devices_in(bare)
+        if devices:
+            self._devices(number, bare, devices)
+            return
+        kind = log_lines.kind_of_line(line, bare)
+        if kind == "comment" and _COMMENTED_ROW.match(bare):
+            self._skip(number, line, "a row behind a #: it was taken out by hand")
+        elif kind is None:
+            self._skip(number, line, "not a line that nccl-tests or its surroundings print")
+        else:
+            self._known_line(number, line, bare, kind)
+
+    def _known_line(self, number: int, line: str, bare: str, kind: str) -> None:
+        self._mark(number, kind)
+        if kind == "header":
+            # With what looks like a prefix: "rccl-tests: Version …" is no line of a host.
+            self._header(number, self._untagged)
+        elif kind == "trailer":
+            self._flush()
+            self._trailer(bare)
+        elif kind == "elision" and self._block:
+            block = self._block
+            (block.elided_rows if block.titles or block.rows else block.elided_devices).append(
+                number
+            )
+        elif kind in ("noise", "error"):
+            self._note_noise(number, line)
+
+    # -- rows -------------------------------------------------------------------------------
+
+    def _row_or_part(
+        self, number: int, line: str, text: str, tokens: list[str], kinds: str, noisy: bool
+    ) -> None:
+        """Take a line of nothing but words that stand in rows."""
+        fragment = Fragment(number, text, tokens, kinds, _has_gap(text), recovered=noisy)
+        quality = self._quality(fragment)
+        if quality < FULL and self._pending and self._may_continue(fragment, quality):
+            if self._join(self._pending, fragment):
+                return
+        elif (
+            quality < FULL
+            and len(_ROW.findall(text)) > 1
+            and self._rows_inside(number, text, noisy)
+        ):
+            return
+        if quality == 0 and self._rows_inside(number, text, noisy):
+            return
+        if quality == 0 and kinds[0] != "i":
+            self._flush()
+            self._skip(number, line, "numbers that fit no column")
+            return
+        self._take(fragment, quality)
+
+    def _may_continue(self, fragment: Fragment, quality: int) -> bool:
+        """Tell whether words may be the rest of a row: they make none themselves."""
+        assert self._pending is not None
+        return quality == 0 or ("t" in self._pending.kinds and "t" not in fragment.kinds)
+
+    def _row_with_words(self, number: int, text: str, tokens: list[str], kinds: str) -> bool:
+        """Take a row with columns of words, where the titles name as many columns."""
+        titles = self._block.titles if self._block else None
+        if not titles or len(tokens) != len(titles) or not kinds.strip("w"):
+            return False
+        fragment = Fragment(number, text, tokens, kinds, False)
+        if self._quality(fragment) < FULL:
+            return False
+        self._take(fragment, FULL)
+        return True
+
+    def _rows_inside(self, number: int, text: str, noisy: bool) -> bool:
+        """Take rows out of a line that holds other text, too."""
+        starts = [found.start() for found in _ROW.finditer(text)]
+        if not starts or _COMMENTED_ROW.match(text):
+            return False
+        taken = False
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            words = text[start:end].split()
+            kinds = self._kinds.of(words)
+            n_words = len(kinds) if "w" not in kinds else kinds.index("w")
+            own_columns = n_words < len(words) and self._more_columns_than(n_words)
+            part = text[start:end] if not own_columns else " ".join(words[:n_words])
+            fragment = Fragment(number, part, words[:n_words], kinds[:n_words], False)
+            if n_words < len(words):
+                fragment.text = " ".join(words[:n_words])
+            fragment.gap = _has_gap(fragment.text)
+            fragment.recovered = not own_columns
+            quality = self._quality(fragment)
+            if quality or (noisy or n_words < len(words)):
+                self._take(fragment, quality)
+                taken = True
+        return taken
+
+    def _more_columns_than(self, n_words: int) -> bool:
+        """Tell whether the titles name columns behind the numbers (algorithm, protocol …)."""
+        titles = self._block.titles if self._block else None
+        return titles is not None and "other" in titles[n_words:]
+
+    def _quality(self, fragment: Fragment) -> int:
+        found = self.layouts_of(self._block.titles if self._block else None, fragment)
+        return found[0].quality if found else 0
+
+    @staticmethod
+    def layouts_of(titles: tuple[str, ...] | None, fragment: Fragment) -> list[Layout]:
+        """Return the layouts that a row may have."""
+        return _layouts(titles, fragment.kinds, fragment.gap)
+
+    def _take(self, fragment: Fragment, quality: int) -> None:
+        """Keep a whole row; hold a part back until the next lines show what it is."""
+        self._flush()
+        block = self._open(fragment.number)
+        if self._tag is not None:
+            block.tags.add(self._tag)
+        self._mark(fragment.number, "row")
+        if quality == FULL:
+            block.rows.append(fragment)
+        else:
+            self._pending = fragment
+
+    def _join(self, first: Fragment, rest: Fragment) -> bool:
+        """Add a part to the row that was broken off before it, if both make one row."""
+        before = self._quality(first)
+        most = len(self._block.titles) if self._block and self._block.titles else 14
+        best: Fragment | None = None
+        best_quality = -1
+        for between in ("", " "):
+            text = first.text + between + rest.text
+            tokens = text.split()
+            if len(tokens) > most or len(text) > _LONGEST_ROW:
+                continue
+            kinds = self._kinds.of(tokens)
+            if "w" in kinds:
+                continue
+            whole = Fragment(
+                first.number,
+                text,
+                tokens,
+                kinds,
+                _has_gap(text),
+                [*first.joined, rest.number],
+                recovered=True,
+            )
+            quality = self._quality(whole)
+            if quality > best_quality:
+                best, best_quality = whole, quality
+        if best is None or best_quality < before or (best_quality == before and before):
+            return False
+        self._mark(rest.number, "continuation")
+        self._pending = best
+        if best_quality == FULL:
+            self._pending = None
+            self._open(first.number).rows.append(best)
+        return True
+
+    def _flush(self) -> None:
+        """Decide on the part of a row that is held back: nothing more of it will come."""
+        fragment, self._pending = self._pending, None
+        if fragment is None:
+            return
+        if self._quality(fragment):
+            self._open(fragment.number).rows.append(fragment)
+            return
+        for number in (fragment.number, *fragment.joined):
+            self._skip(number, fragment.text, "a row that is cut off")
+
+    # -- what surrounds the rows ------------------------------------------------------------
+
+    def _open(self, number: int) -> Block:
+        if self._block is None:
+            self._new_block(number)
+        block = self._block
+        assert block is not None
+        if not block.rows and block.header.command is None:
+            block.header.command, self._command = self._command, Header()
+        return block
+
+    def _new_block(self, number: int, inherit: bool = False) -> Block:
+        self._flush()
+        old = self._block
+        self._block = Block(number)
+        if inherit and old:
+            self._block.header = old.header.copy()
+            self._block.device_lists = old.device_lists
+            self._block.elided_devices = old.elided_devices
+            self._block.titles = old.titles
+            self._block.cpu_time = old.cpu_time
+            self._block.microseconds = old.microseconds
+            self._block.inherits = True
+        self.blocks.append(self._block)
+        return self._block
+
+    def _header(self, number: int, bare: str) -> None:
+        header = Header()
+        key = read_header(header, bare)
+        block = self._block
+        series = key == "series"
+        if key and (block is None or block.has_begun_to_measure() or self._pending):
+            block = self._new_block(number, inherit=series)
+        if block is None:
+            return
+        if key and not series:
+            block.header.seen[key] += 1
+            block.n_headers = max(block.n_headers, block.header.seen[key])
+            if "#" not in bare and key != "rccl" and block.lost_hash is None:
+                block.lost_hash = number
+        block.header.update(header)
+
+    def _devices(self, number: int, bare: str, devices: list[Device]) -> None:
+        self._mark(number, "device")
+        block = self._block
+        if block is None or block.has_begun_to_measure() or self._pending:
+            block = self._new_block(number)
+        if "#" not in bare and block.lost_hash is None:
+            block.lost_hash = number
+        for device in devices:
+            # The second rank 0 is the first of a second copy.
+            copy = block.rank_counts[device.rank]
+            block.rank_counts[device.rank] += 1
+            if copy == len(block.device_lists):
+                block.device_lists.append([])
+            block.device_lists[copy].append(device)
+            block.n_headers = max(block.n_headers, copy + 1)
+
+    def _title(self, number: int, titles: tuple[str, ...], lower: str) -> None:
+        self._flush()
+        self._mark(number, "title")
+        block = self._block
+        if block is None or block.has_begun_to_measure():
+            block = self._new_block(number, inherit=block is not None)
+        if "#" not in lower and block.lost_hash is None and block.n_headers:
+            block.lost_hash = number
+        block.titles = titles
+        block.cpu_time = "cputime" in lower
+        self._note_unit(lower)
+
+    def _note_unit(self, lower: str) -> None:
+        if self._block:
+            for unit, microseconds in (("(ms)", 1e3), ("(ns)", 1e-3), ("(s)", 1e6), ("(us)", 1.0)):
+                if unit in lower:
+                    self._block.microseconds = microseconds
+
+    def _trailer(self, bare: str) -> None:
+        block = self._block
+        if block is None:
+            return
+        found = re.search(r"Avg bus bandwidth\s{0,40}:\s{0,40}(\d{1,12}(?:\.\d{1,12})?)", bare)
+        if found:
+            block.average_busbw = float(found[1])
+            block.n_trailers += 1
+        found = re.search(r"Out of bounds values\s{0,40}:\s{0,40}(\d{1,12})", bare)
+        if found:
+            block.out_of_bounds += int(found[1])
+
+    def _note_noise(self, number: int, line: str) -> None:
+        """Keep what noise says of the run: errors, the library, the command that started it."""
+        if self.marks[number - 1] == "error":
+            (self._block.errors if self._block else self.errors).append(
+                (number, line.strip()[:_SHOWN])
+            )
+        if "_perf" in line or "ersion" in line:
+            found = Header()
+            read_header(found, line[:_LONGEST_ROW])
+            if found.command_op:
+                self._command = found
+            if found.library and self._block:
+                self._block.header.library = self._block.header.library or found.library
+
+    def _mark(self, number: int, kind: str) -> None:
+        self.marks[number - 1] = kind
+
+    def _skip(self, number: int, line: str, reason: str) -> None:
+        self._mark(number, "skipped")
+        skipped = SkippedLine(number, line.strip()[:_SHOWN], reason)
+        (self._block.skipped if self._block else self.skipped).append(skipped)
+
+
+def _has_gap(text: str) -> bool:
+    return _GAP in text.strip()
+
+
+@lru_cache(maxsize=4096)
+def _layouts(titles: tuple[str, ...] | None, kinds: str, gap: bool) -> list[Layout]:
+    return layouts(titles, kinds, gap)
