@@ -1,11 +1,10 @@
-"""Figures of §1 and §7 return what commlab computes, and the two pages print the lecture's."""
+"""Figures of §1 and §7 return what commlab computes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -135,7 +134,7 @@ def test_only_data_parallelism_is_paid_off():
 # ----------------------------------------------------------------- the pages
 
 
-@pytest.mark.parametrize(("path", "count"), [(WHY, 2), (BUDGET, 7)], ids=("why", "budget"))
+@pytest.mark.parametrize(("path", "count"), [(WHY, 3), (BUDGET, 7)], ids=("why", "budget"))
 def test_every_stop_of_a_knob_changes_the_data_of_its_explorer(path, count):
     explorers = [explorer for explorer in explorers_of(path) if explorer.knobs]
     assert len(explorers) == count
@@ -149,41 +148,3 @@ def test_every_stop_of_a_knob_changes_the_data_of_its_explorer(path, count):
                 state[position] = stop
                 seen.append(repr(explorer.draw(Figure(), **explorer.params(state))))
             assert len(set(seen)) == len(knob)
-
-
-def printed(path: Path) -> str:
-    """Return all text that a notebook's stored outputs show."""
-    texts = []
-    for cell in nbformat.read(path, as_version=4).cells:
-        for output in cell.get("outputs", []):
-            texts += [output.get("text", ""), output.get("data", {}).get("text/plain", "")]
-    return "\n".join(texts)
-
-
-@pytest.mark.parametrize(
-    ("path", "figures"),
-    [
-        (
-            WHY,
-            (
-                *("8 030 261 248", "70 553 706 496", "405 853 388 800", "119.7 GiB", "1.027 TiB"),
-                *("7.227e+23", "57.93 years", "507,474 H100 hours", "3.02 weeks"),
-                *("InfiniBand = 9.0", "= 7.44", "62.5 ms", "76.0 ms", "370 GB/s"),
-            ),
-        ),
-        (
-            BUDGET,
-            (
-                *("14.96 GiB", "3.991 s", "62.5 ms", "132.9 ms", "143.5 ms", "79.7 ms"),
-                *("1.567%", "3.329%", "3.595%", "12.534%", "26.633%", "28.760%", "1.50"),
-                *("256", "128", "142.58 ms", "498.9 ms", "1211.55 ms"),
-                *("1.166 s", "0.274 + 0.617 + 0.274", "35.06 s", "2.0 × balanced"),
-                *("112 MiB", "0.271 ms", "2.359 ms", "0.331 ms", "150.964 ms", "226.446 ms"),
-            ),
-        ),
-    ],
-    ids=("why", "budget"),
-)
-def test_the_page_prints_the_lectures_figures(path, figures):
-    text = printed(path)
-    assert [figure for figure in figures if figure not in text] == []

@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from tools import notebooks as storing
 from tools.lints import book, code, language
 from tools.lints.pages import ROOT, SETUP_CELL, code_of, markdown_of, markdown_pages, notebooks
+from tools.lints.quantities import quantities
 
 ZH = '<div lang="zh">\n\n{}\n\n</div>'
 EN = '<div lang="en">\n\n{}\n\n</div>'
@@ -129,7 +130,7 @@ def test_numbers_compare_by_value(chinese, english):
 
 
 def test_numbers_inside_a_word_or_a_reference_do_not_count():
-    assert language.stated_numbers("H100, FP32, §3.2, all_reduce_2, [^1], v2.13.0") == {}
+    assert quantities("H100, FP32, §3.2, all_reduce_2, [^1], v2.13.0") == []
 
 
 def test_bold_next_to_chinese_letters_is_fine():
@@ -149,7 +150,7 @@ WRONG_IMPORTS = [
     ("commlab/explore/live.py", "from commlab.real import launch", "commlab.real"),
     ("commlab/real/workers.py", "from commlab.figures import style", "commlab.figures"),
     ("commlab/real/workers.py", "from matplotlib.figure import Figure", "matplotlib"),
-    ("commlab/cli.py", "def f():\n    import torch", "torch"),
+    ("commlab/cli/bench.py", "def f():\n    import torch", "torch"),
     ("commlab/cost.py", "from commlab import cli", "commlab.cli"),
 ]
 
@@ -173,7 +174,7 @@ def test_imports_against_the_direction_are_named(path, source, module):
             "from matplotlib.figure import Figure\nfrom commlab import cost",
         ),
         ("commlab/real/workers.py", "import torch\nfrom commlab import schedule"),
-        ("commlab/cli.py", "def f():\n    from commlab.real import doctor"),
+        ("commlab/cli/bench.py", "def f():\n    from commlab.real import doctor"),
         ("commlab/explore/live.py", "import ipywidgets\nfrom commlab.figures import style"),
     ],
 )

@@ -21,6 +21,8 @@ MAX_RANKS = 16
 _MAX_COLUMNS = 16
 _MAX_CELLS_WITH_TEXT = 72
 _MAX_VALUES_IN_CELL = 2
+# A vector that is not cut has the whole row.
+_MAX_VALUES_IN_ROW = 6
 
 
 @dataclass(frozen=True)
@@ -137,11 +139,26 @@ def draw_step(fig: Figure, view: StepView, step: int) -> dict[str, Any]:
     dict
         ``held`` (ranks x columns), ``moves`` and ``message_shares`` of the step.
     """
-    _, n_ranks, n_columns = view.held.shape
     width, height = fig.get_size_inches()
     ax = style.single_axes(
         fig, left=0.72 / width, right=1 - 0.15 / width, bottom=0.6 / height, top=1 - 0.6 / height
     )
+    ax.set_xlabel("shade: share of all contributions that the rank holds", color=style.INK)
+    ax.xaxis.label.set_fontsize(style.FONT_SIZE - 1.5)
+    draw_state(ax, view, step)
+    style.title(ax, f"Step {step} of {len(view.moves)}\n{view.facts[step]}")
+    return {
+        "step": step,
+        "held": view.held[step],
+        "wanted": view.wanted,
+        "moves": view.moves[step - 1] if step else [],
+        "message_shares": view.message_shares[step - 1] if step else [],
+    }
+
+
+def draw_state(ax: Axes, view: StepView, step: int, with_moves: bool = True) -> None:
+    """Draw the cells after a step, with the arrows of its transfers or not, into a plot area."""
+    _, n_ranks, n_columns = view.held.shape
     ax.grid(False)
     ax.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_ranks - 0.5, -0.5))
     ax.set_xticks(range(n_columns), view.columns)
@@ -151,21 +168,10 @@ def draw_step(fig: Figure, view: StepView, step: int) -> dict[str, Any]:
         ax.tick_params(axis="x", labelsize=style.FONT_SIZE - 2.5)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    moves = view.moves[step - 1] if step else []
-    ax.set_xlabel("shade: share of all contributions that the rank holds", color=style.INK)
-    ax.xaxis.label.set_fontsize(style.FONT_SIZE - 1.5)
+    moves = view.moves[step - 1] if step and with_moves else []
     _draw_cells(ax, view.held[step] / view.wanted, moves)
     _write_cells(ax, view.texts[step], n_columns)
     _draw_moves(ax, moves)
-    n_steps = len(view.moves)
-    style.title(ax, f"Step {step} of {n_steps}\n{view.facts[step]}")
-    return {
-        "step": step,
-        "held": view.held[step],
-        "wanted": view.wanted,
-        "moves": moves,
-        "message_shares": view.message_shares[step - 1] if step else [],
-    }
 
 
 def _draw_cells(ax: Axes, share: np.ndarray, moves: list[tuple[int, int, int, int]]) -> None:
@@ -275,20 +281,21 @@ def _counts(held: np.ndarray, wanted: np.ndarray) -> list[list[list[str]]]:
 
 def _values(schedule: Schedule, buffers: Sequence[np.ndarray]) -> list[list[list[str]]]:
     trace = simulate(schedule, buffers, trace=True).trace
+    most = _MAX_VALUES_IN_ROW if schedule.n_chunks == 1 else _MAX_VALUES_IN_CELL
     return [
         [
-            [_value_text(rank.get(chunk)) for chunk in range(schedule.n_chunks)]
+            [_value_text(rank.get(chunk), most) for chunk in range(schedule.n_chunks)]
             for rank in state
         ]
         for state in trace
     ]  # fmt: skip
 
 
-def _value_text(values: np.ndarray | None) -> str:
+def _value_text(values: np.ndarray | None, most: int) -> str:
     if values is None or len(values) == 0:
         return ""
     shown = list(dict.fromkeys(f"{value:g}" for value in values.tolist()))
-    if len(shown) > _MAX_VALUES_IN_CELL:
+    if len(shown) > most:
         return f"{shown[0]} …"
     return " ".join(shown)
 

@@ -38,7 +38,7 @@ def wrong_setup_cell(notebook: NotebookNode) -> list[str]:
     if len(cells) < 2 or cells[0].cell_type != "markdown" or cells[1].cell_type != "code":
         return ["begins not with a Markdown cell and the setup cell"]
     if cells[1].source.rstrip("\n") != SETUP_CELL:
-        return ["the second cell differs from tools/setup_cell.txt: copy that text into it"]
+        return ["the second cell is not tools/setup_cell.txt: run python -m tools.setup_cells"]
     return []
 
 

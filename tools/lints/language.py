@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tools.lints.pages import outside_code_blocks
+from tools.lints.quantities import quantities
 
 HANZI = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 CJK_PUNCTUATION = "，。：；！？、（）「」『』《》〈〉【】“”‘’…—"
@@ -138,76 +139,6 @@ def polite_you(text: str) -> list[str]:
 # ---------------------------------------------------------------------------------------
 # Numbers
 
-_SCALES = {
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-    "千": 10**3,
-    "万": 10**4,
-    "百万": 10**6,
-    "亿": 10**8,
-    "万亿": 10**12,
-    "M": 10**6,
-    "B": 10**9,
-    "T": 10**12,
-}
-_UNIT_NAMES = {
-    "byte": "B",
-    "bytes": "B",
-    "字节": "B",
-    "s": "s",
-    "second": "s",
-    "seconds": "s",
-    "秒": "s",
-    "毫秒": "ms",
-    "微秒": "µs",
-    "us": "µs",
-    "μs": "µs",
-    "year": "year",
-    "years": "year",
-    "年": "year",
-    "day": "day",
-    "days": "day",
-    "天": "day",
-    "%": "%",
-    "percent": "%",
-}
-_UNIT_NAMES |= {
-    unit: unit
-    for unit in (
-        *("B", "kB", "KB", "MB", "GB", "TB", "PB", "KiB", "MiB", "GiB", "TiB"),
-        *("B/s", "MB/s", "GB/s", "TB/s", "Gb/s", "GiB/s", "ms", "µs", "ns"),
-        *("GFLOP/s", "TFLOP/s", "PFLOP/s", "GFLOPS", "TFLOPS", "PFLOPS"),
-    )
-}
-
-
-def _alternatives(names: dict[str, int] | dict[str, str]) -> str:
-    return "|".join(
-        re.escape(name) + (r"(?![A-Za-z/])" if name[-1].isascii() and name[-1].isalpha() else "")
-        for name in sorted(names, key=len, reverse=True)
-    )
-
-
-_NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.])(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<part>\.\d+)?"
-    r"(?:[eE](?P<power>[-+]?\d+))?"
-    r"(?:\s*(?P<word>(?:thousand|million|billion|trillion)(?![A-Za-z])|万亿|百万|亿|万|千)"
-    # "8B" parameters, but "8 B" bytes.
-    r"|(?P<letter>[MBT])(?![A-Za-z/]))?"
-    rf"\s*(?P<unit>{_alternatives(_UNIT_NAMES)})?"
-)
-_NOT_STATED = (
-    re.compile(r"<[^>\n]*>"),  # tags
-    re.compile(r"\]\([^)\n]*\)"),  # targets of links
-    re.compile(r"https?://\S+"),
-    re.compile(r"\[\^[^\]]*\]"),  # footnotes
-    re.compile(r"§\s*\d+(?:\.\d+)*"),  # sections
-    re.compile(r"^\s*\d+[.)]\s", re.MULTILINE),  # items of a list
-)
-_LATEX_TEXT = re.compile(r"\\(?:text|mathrm|operatorname)\{([^{}]*)\}")
-
 _ENGLISH_NUMERALS = {
     1: "one once single first",
     2: "two twice both double doubles doubled half halve halves second pair",
@@ -244,22 +175,16 @@ _CHINESE_NUMERALS = {
 }
 
 
-def stated_numbers(text: str) -> dict[Fraction, set[str]]:
-    """Return the numbers that a text states in digits, each with the units it has there."""
-    for pattern in _NOT_STATED:
-        text = pattern.sub(" ", text)
-    text = _LATEX_TEXT.sub(r" \1", text)
-    for latex, plain in (("{,}", ","), ("\\,", " "), ("\\;", " "), ("~", " "), ("\\%", "%")):
-        text = text.replace(latex, plain)
-    text = text.replace("\\mu", "µ").replace("\u00a0", " ").replace("\u202f", " ")
+def _units_by_value(text: str) -> dict[Fraction, set[str]]:
+    """Return the numbers that a text states in digits, each with its units.
+
+    "Times" is no unit here: one language says "4 times", the other "a factor of 4".
+    """
     numbers: dict[Fraction, set[str]] = {}
-    for match in _NUMBER.finditer(text):
-        value = Fraction(match["whole"].replace(",", "") + (match["part"] or ""))
-        value *= Fraction(10) ** int(match["power"] or 0)
-        value *= _SCALES.get(match["word"] or match["letter"] or "", 1)
-        units = numbers.setdefault(value, set())
-        if match["unit"]:
-            units.add(_UNIT_NAMES[match["unit"]])
+    for quantity in quantities(text):
+        units = numbers.setdefault(quantity.value, set())
+        if quantity.unit and quantity.unit.name != "×":
+            units.add(quantity.unit.name)
     return numbers
 
 
@@ -283,7 +208,7 @@ def differing_numbers(text: str) -> list[str]:
     for zh, en in zip(blocks[::2], blocks[1::2], strict=False):
         if (zh.lang, en.lang) != ("zh", "en"):
             continue
-        numbers = {block.lang: stated_numbers(block.text) for block in (zh, en)}
+        numbers = {block.lang: _units_by_value(block.text) for block in (zh, en)}
         for here, there in ((zh, en), (en, zh)):
             for value, units in numbers[here.lang].items():
                 if value not in numbers[there.lang] and not _in_words(value, there):

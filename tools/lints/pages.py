@@ -49,18 +49,27 @@ def code_of(path: Path) -> list[Text]:
     return list(_cells(path, "code"))
 
 
-def outside_code_blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line number (from 1) and text of the lines that are in no fenced code block."""
+def _lines(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield number (from 1), text and "is in a fenced code block" of lines that are no fence."""
     fence = ""
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
-        if fence:
-            if stripped.startswith(fence) and not stripped.strip(fence[0]):
-                fence = ""
-        elif stripped.startswith(("```", "~~~")):
+        if fence and stripped.startswith(fence) and not stripped.strip(fence[0]):
+            fence = ""
+        elif not fence and stripped.startswith(("```", "~~~")):
             fence = stripped[: len(stripped) - len(stripped.lstrip(stripped[0]))]
         else:
-            yield number, line
+            yield number, line, bool(fence)
+
+
+def outside_code_blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line number (from 1) and text of the lines that are in no fenced code block."""
+    return ((number, line) for number, line, inside in _lines(text) if not inside)
+
+
+def inside_code_blocks(text: str) -> Iterator[str]:
+    """Yield the lines of the fenced code blocks."""
+    return (line for _, line, inside in _lines(text) if inside)
 
 
 def toc_files(toc: str) -> list[str]:

@@ -8,14 +8,13 @@ from matplotlib.figure import Figure
 
 from commlab.budget import H100_CLUSTER, Cluster, Plan, training_step
 from commlab.figures import style
-from commlab.figures.budget.panels import SMALL, TIGHT_LEGEND
+from commlab.figures.budget.panels import TIGHT_LEGEND
+from commlab.figures.memory_bars import memory_bars
 from commlab.models import LLAMA3_8B, TransformerShape
-from commlab.units import GIB, format_bytes
+from commlab.units import format_bytes
 
 STAGE_NAMES = ("DP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 
-# Longer bars leave the picture: what matters is on which side of the memory a bar ends.
-LONGEST = 200 * GIB
 PARTS = {
     "parameters": style.ALTERNATIVE,
     "gradients": style.COMMUNICATION,
@@ -62,36 +61,11 @@ def memory_by_stage(
     parts = {name: [getattr(step.memory, name) for step in steps] for name in PARTS}
     if tokens == 0:
         parts["activations"] = parts["gathered"] = [0.0] * len(steps)
-    totals = [sum(each) for each in zip(*parts.values(), strict=True)]
+    ax = style.single_axes(fig, left=0.14, right=0.82, bottom=0.27)
+    bars = {name: (colour, parts[name]) for name, colour in PARTS.items()}
+    totals = memory_bars(ax, STAGE_NAMES, bars, cluster.gpu_memory)
     fitting = [stage for stage, total in enumerate(totals) if total <= cluster.gpu_memory]
     fits = fitting[0] if fitting else None
-
-    ax = style.single_axes(fig, left=0.14, right=0.82, bottom=0.27)
-    rows = range(len(STAGE_NAMES))
-    start = [0.0] * len(steps)
-    for name, colour in PARTS.items():
-        ends = [min(LONGEST, low + part) for low, part in zip(start, parts[name], strict=True)]
-        widths = [end - low for low, end in zip(start, ends, strict=True)]
-        ax.barh(rows, widths, left=start, height=0.62, color=colour, label=name)
-        start = ends
-    ax.axvline(cluster.gpu_memory, color=style.INK, linewidth=1.4, linestyle="--")
-    for row, total in zip(rows, totals, strict=True):
-        beyond = " →" if total > LONGEST else ""
-        ax.annotate(
-            f"{format_bytes(total)}{beyond}",
-            (1.0, row),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=style.INK,
-            fontsize=SMALL,
-            fontweight="bold" if total <= cluster.gpu_memory else "normal",
-        )
-    ax.set_xlim(0, LONGEST)
-    ax.set_ylim(len(STAGE_NAMES) - 0.4, -0.6)
-    ax.set_yticks(list(rows), STAGE_NAMES)
-    ax.set_xticks([50 * GIB * k for k in range(5)], ["0", *(f"{50 * k} GiB" for k in range(1, 5))])
     ax.set_xlabel(f"memory of one GPU; dashed: {format_bytes(cluster.gpu_memory)}")
     style.legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=5, **TIGHT_LEGEND)
     result = "nothing fits" if fits is None else f"{STAGE_NAMES[fits]} is the first to fit"
