@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from commlab import collectives as simulated
 from commlab.algorithms import REGISTRY
+from commlab.calibrate.bus import bus_factor
 from commlab.real import RankError, bench, bench_plan, bench_result, memory, run
 from commlab.real.bench_plan import BACKEND, COLLECTIVES, plan_cases, read_sweep
-from commlab.real.bench_result import bus_factor, make_result, table_lines, write_result
+from commlab.real.bench_result import make_result, table_lines, write_result
 from commlab.units import GIB, KIB, MIB
 
 
@@ -213,11 +214,12 @@ def test_the_check_knows_what_is_right(believed):
 @pytest.mark.parametrize("n_ranks", range(1, 65))
 def test_bus_factors_are_those_of_nccl_tests(n_ranks):
     assert bus_factor("all_reduce", n_ranks) == pytest.approx(2 - 2 / n_ranks)
-    for collective in ("all_gather", "reduce_scatter", "all_to_all"):
+    for collective in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
         assert bus_factor(collective, n_ranks) == pytest.approx(1 - 1 / n_ranks)
-    assert bus_factor("broadcast", n_ranks) == bus_factor("reduce", n_ranks) == 1
-    with pytest.raises(ValueError, match="no collective 'gather'"):
-        bus_factor("gather", n_ranks)
+    for collective in ("broadcast", "reduce", "sendrecv"):
+        assert bus_factor(collective, n_ranks) == 1
+    with pytest.raises(ValueError, match="no collective 'gossip'"):
+        bus_factor("gossip", n_ranks)
 
 
 def sample_result(seconds=(0.005, 0.004, 0.006, 0.005, 0.009)):

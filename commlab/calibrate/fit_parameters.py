@@ -18,8 +18,6 @@ from commlab.units import MIB, format_bytes, format_seconds
 SMALLEST_SHARE = 0.2
 # An interval that reaches further than this share to either side determines nothing.
 WIDEST_INTERVAL = 0.5
-# The last piece does without an α of less than so many standard errors.
-SIGNIFICANT = 2.0
 # Where the smallest size is above this, α is that of large messages.
 SMALL_MESSAGE = MIB
 
@@ -91,11 +89,11 @@ def make_pieces(
 def _without_noise(
     pieces: list[Piece], sizes: np.ndarray, seconds: np.ndarray, noise: Noise
 ) -> Piece:
-    """Return the last piece, without its α if that is within the noise: β gains by it."""
+    """Return the last piece, without its α if the interval of that holds 0: β gains by it."""
     last = pieces[-1]
     size, time = _points_of(last, sizes, seconds)
-    error, _ = noise.line_errors(size, time)
-    if last.alpha >= SIGNIFICANT * error:
+    half, _ = noise.half_widths(size, time)
+    if last.alpha >= half:
         return last
     ratio = size / time
     line = replace(last, alpha=0.0, per_byte=float(ratio.sum() / (ratio @ ratio)))

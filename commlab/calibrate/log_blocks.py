@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from commlab.calibrate import log_lines
 from commlab.calibrate.log_header import Header, read_header
 from commlab.calibrate.log_layout import FULL, Layout, columns_of_titles, layouts
 from commlab.calibrate.log_lines import Device
+from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import DTYPE_BYTES, Kinds
 from commlab.calibrate.records import SkippedLine
 
@@ -29,48 +28,6 @@ _GAP = " " * 24
 _COMMAS = 5
 _LONGEST_ROW = 1000
 _SHOWN = 200
-
-
-@dataclass
-class Fragment:
-    """The text of a row, or of the part of it that has been seen."""
-
-    number: int
-    text: str
-    tokens: list[str]
-    kinds: str
-    gap: bool
-    joined: list[int] = field(default_factory=list)
-    recovered: bool = False
-
-
-@dataclass
-class Block:
-    """One run as it stands in the log."""
-
-    started: int
-    header: Header = field(default_factory=Header)
-    device_lists: list[list[Device]] = field(default_factory=list)
-    rank_counts: Counter[int] = field(default_factory=Counter)
-    elided_devices: list[int] = field(default_factory=list)
-    elided_rows: list[int] = field(default_factory=list)
-    n_headers: int = 0
-    titles: tuple[str, ...] | None = None
-    cpu_time: bool = False
-    microseconds: float = 1.0
-    rows: list[Fragment] = field(default_factory=list)
-    skipped: list[SkippedLine] = field(default_factory=list)
-    errors: list[tuple[int, str]] = field(default_factory=list)
-    lost_hash: int | None = None
-    n_trailers: int = 0
-    average_busbw: float | None = None
-    out_of_bounds: int = 0
-    tags: set[int] = field(default_factory=set)
-    inherits: bool = False
-
-    def has_begun_to_measure(self) -> bool:
-        """Tell whether a header that comes now belongs to the next run."""
-        return bool(self.rows or self.n_trailers)
 
 
 class Scanner:
@@ -130,6 +87,14 @@ class Scanner:
         self, number: int, line: str, bare: str, tokens: list[str], noisy: bool
     ) -> None:
         if noisy and not bare.strip():
+            after = line[len(self._untagged) :]
+            if _ROW.search(after) and self._rows_inside(number, after, noisy):
+                return
+            at = log_lines.where_the_test_speaks(after)
+            if at < len(after):
+                self._untagged = own = after[at:]
+                self._other_line(number, own, own, own.split(), False)
+                return
             self._mark(number, "error" if "NCCL WARN" in line else "noise")
             self._note_noise(number, line)
             return
@@ -139,7 +104,7 @@ class Scanner:
             if titles:
                 self._title(number, titles, lower)
                 return
-        if "(us)" in lower or "(gb/s)" in lower or tokens[:1] + tokens[1:2] in _OVER_THE_TITLES:
+        if "(us)" in lower or "(gb/s)" in lower or tokens[:2] in _OVER_THE_TITLES:
             self._mark(number, "title")
             self._note_unit(lower)
             return
@@ -177,29 +142,21 @@ class Scanner:
         self, number: int, line: str, text: str, tokens: list[str], kinds: str, noisy: bool
     ) -> None:
         """Take a line of nothing but words that stand in rows."""
+        if kinds.count("t") > 1 and self._rows_inside(number, text, noisy):
+            return
         fragment = Fragment(number, text, tokens, kinds, _has_gap(text), recovered=noisy)
         quality = self._quality(fragment)
-        if quality < FULL and self._pending and self._may_continue(fragment, quality):
-            if self._join(self._pending, fragment):
-                return
-        elif (
-            quality < FULL
-            and len(_ROW.findall(text)) > 1
-            and self._rows_inside(number, text, noisy)
-        ):
+        if quality < FULL and self._joined(fragment, quality):
             return
         if quality == 0 and self._rows_inside(number, text, noisy):
             return
-        if quality == 0 and kinds[0] != "i":
+        titled = self._block is not None and self._block.titles is not None
+        begins_a_row = kinds[0] == "i" and (titled or noisy or "t" in kinds)
+        if quality == 0 and not begins_a_row:
             self._flush()
             self._skip(number, line, "numbers that fit no column")
             return
         self._take(fragment, quality)
-
-    def _may_continue(self, fragment: Fragment, quality: int) -> bool:
-        """Tell whether words may be the rest of a row: they make none themselves."""
-        assert self._pending is not None
-        return quality == 0 or ("t" in self._pending.kinds and "t" not in fragment.kinds)
 
     def _row_with_words(self, number: int, text: str, tokens: list[str], kinds: str) -> bool:
         """Take a row with columns of words, where the titles name as many columns."""
@@ -222,15 +179,12 @@ class Scanner:
             words = text[start:end].split()
             kinds = self._kinds.of(words)
             n_words = len(kinds) if "w" not in kinds else kinds.index("w")
-            own_columns = n_words < len(words) and self._more_columns_than(n_words)
-            part = text[start:end] if not own_columns else " ".join(words[:n_words])
-            fragment = Fragment(number, part, words[:n_words], kinds[:n_words], False)
-            if n_words < len(words):
-                fragment.text = " ".join(words[:n_words])
-            fragment.gap = _has_gap(fragment.text)
-            fragment.recovered = not own_columns
+            whole = n_words == len(words)
+            part = text[start:end] if whole else " ".join(words[:n_words])
+            fragment = Fragment(number, part, words[:n_words], kinds[:n_words], _has_gap(part))
+            fragment.recovered = whole or not self._more_columns_than(n_words)
             quality = self._quality(fragment)
-            if quality or (noisy or n_words < len(words)):
+            if quality or noisy or not whole or len(starts) > 1:
                 self._take(fragment, quality)
                 taken = True
         return taken
@@ -261,8 +215,13 @@ class Scanner:
         else:
             self._pending = fragment
 
-    def _join(self, first: Fragment, rest: Fragment) -> bool:
+    def _joined(self, rest: Fragment, quality_of_rest: int) -> bool:
         """Add a part to the row that was broken off before it, if both make one row."""
+        first = self._pending
+        if first is None or (
+            quality_of_rest and not ("t" in first.kinds and "t" not in rest.kinds)
+        ):
+            return False  # nothing to continue, or a row by itself
         before = self._quality(first)
         most = len(self._block.titles) if self._block and self._block.titles else 14
         best: Fragment | None = None

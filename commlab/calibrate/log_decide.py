@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from commlab.calibrate.bus import ONE_COPY, OPS, bus_factor, op_named
-from commlab.calibrate.log_blocks import Block
 from commlab.calibrate.log_infer import Factor, factors, ops_that_fit, ranks_that_fit
 from commlab.calibrate.log_infer import share_that_holds as share
+from commlab.calibrate.log_parts import Block
 from commlab.calibrate.log_ranks import Participants
 from commlab.calibrate.log_rows import RawRow
 from commlab.calibrate.records import LogError, Remark

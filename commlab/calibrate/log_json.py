@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from commlab.calibrate.log_blocks import Block, Fragment
 from commlab.calibrate.log_header import Header, dotted_version
 from commlab.calibrate.log_lines import Device
+from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_remarks import BlockRows
 from commlab.calibrate.log_rows import Half, RawRow, ReadRows, refuse_impossible
 from commlab.calibrate.records import LogError, Remark, SkippedLine

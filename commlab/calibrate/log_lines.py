@@ -109,6 +109,16 @@ def where_noise_begins(line: str) -> int:
     return at - len(before) + host.start() if host else at
 
 
+def where_the_test_speaks(noise: str) -> int:
+    """Return where a line of the test begins that is glued to noise; its length if none is."""
+    at = noise.find("#")
+    if at < 0:
+        return len(noise)
+    own = noise[at : at + _LONGEST_PROSE]
+    known = devices_in(own) or "busbw" in own or _HEADER.search(own) or _TRAILER.search(own)
+    return at if known else len(noise)
+
+
 def without_prefix(line: str) -> str:
     """Return a line without times, task numbers, hosts or quotation marks before it."""
     start = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from commlab.calibrate.log_blocks import Block
 from commlab.calibrate.log_lines import Device
+from commlab.calibrate.log_parts import Block
 from commlab.calibrate.records import Remark
 
 _MOST_RANKS = 10_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commlab.calibrate.log_blocks import Block, Fragment
+from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_rows import ReadRows
 from commlab.calibrate.records import Remark
 

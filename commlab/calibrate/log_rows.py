@@ -6,8 +6,9 @@ import math
 from collections import defaultdict
 from typing import NamedTuple
 
-from commlab.calibrate.log_blocks import Block, Fragment, Scanner
+from commlab.calibrate.log_blocks import Scanner
 from commlab.calibrate.log_layout import Layout
+from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import number
 from commlab.calibrate.records import LogError
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from commlab.calibrate import log_check
 from commlab.calibrate.bus import NO_IN_PLACE, collective_of
-from commlab.calibrate.log_blocks import Block
 from commlab.calibrate.log_decide import Asked, Decision, decide
+from commlab.calibrate.log_parts import Block
 from commlab.calibrate.log_ranks import participants
 from commlab.calibrate.log_remarks import BlockRows, remarks_on, these_lines
 from commlab.calibrate.log_rows import Half, RawRow

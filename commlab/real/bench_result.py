@@ -14,27 +14,11 @@ from typing import Any
 import numpy as np
 
 from commlab import __version__
-from commlab.checks import check_n_ranks
-from commlab.real.bench_plan import BACKEND, COLLECTIVES, DTYPE
+from commlab.calibrate.bus import bus_factor
+from commlab.real.bench_plan import BACKEND, DTYPE
 from commlab.real.measure import about_this_machine
 
 FORMAT = "commlab bench 1"
-
-
-def bus_factor(collective: str, n_ranks: int) -> float:
-    """Return what algbw is multiplied by to give busbw, as in nccl-tests' PERFORMANCE.md.
-
-    2(N−1)/N for all_reduce; (N−1)/N for all_gather, reduce_scatter and all_to_all; 1 for
-    broadcast and reduce.
-    """
-    n_ranks = check_n_ranks(n_ranks)
-    if collective == "all_reduce":
-        return 2 * (n_ranks - 1) / n_ranks
-    if collective in ("all_gather", "reduce_scatter", "all_to_all"):
-        return (n_ranks - 1) / n_ranks
-    if collective in ("broadcast", "reduce"):
-        return 1.0
-    raise ValueError(f"there is no collective {collective!r}: one of {', '.join(COLLECTIVES)}.")
 
 
 def make_result(
