@@ -4,11 +4,16 @@
 PYTHON ?= python3
 # `make book TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build.
 TORCH_INDEX ?=
+# Of `make publish`, from its command line only. REPO= (empty) takes the address out again.
+REPO :=
+BRANCH :=
+SITE :=
 
 VENV := .venv
 PY := $(VENV)/bin/python
 CACHE := .cache
 BOOK_SOURCES := _config.yml _toc.yml book notebooks commlab
+WHEEL_SOURCES := pyproject.toml README.md LICENSE commlab tools/wheel.py
 
 # The pages run in .venv's kernel with nobody's settings: neither a user's kernel of the same
 # name nor a matplotlibrc, an IPython profile or a startup file may change what a page shows.
@@ -23,11 +28,12 @@ export PYTHONNOUSERSITE := 1
 unexport JUPYTER_CONFIG_PATH JUPYTERLAB_DIR MATPLOTLIBRC MPLBACKEND PYTHONHOME PYTHONPATH
 unexport PYTHONSTARTUP PYTHONWARNINGS COMMLAB_EXPLORE
 
-.PHONY: help install book test test-full lab notebooks format clean FORCE
+.PHONY: help install book publish test test-full lab notebooks format clean FORCE
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make book       build the book into _build/html (makes .venv first)"
+	@echo "make publish REPO=owner/name   write the address of the published book into it"
 	@echo "make lab        open the notebooks in JupyterLab"
 	@echo "make notebooks  execute all notebooks and store their outputs the one way"
 	@echo "make test       everything that CI checks"
@@ -57,6 +63,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 $(CACHE)/book-sources: $(VENV)/.installed FORCE
 	@$(PY) -m tools.fingerprint $@ $(BOOK_SOURCES)
 
+$(CACHE)/wheel-sources: $(VENV)/.installed FORCE
+	@$(PY) -m tools.fingerprint $@ $(WHEEL_SOURCES)
+
 _build/.book: $(VENV)/.installed $(CACHE)/book-sources
 	@rm -rf _build/html _build/.doctrees _build/jupyter_execute
 	COMMLAB_EXPLORE=static $(VENV)/bin/jupyter-book build . --all -W --keep-going || { \
@@ -64,8 +73,22 @@ _build/.book: $(VENV)/.installed $(CACHE)/book-sources
 	  echo "The book is not whole: see the warnings and errors above." >&2; exit 1; }
 	@touch $@
 
-book: _build/.book
+# The built site carries the package: a notebook on Colab takes it from there.
+_build/.wheel: _build/.book $(CACHE)/wheel-sources
+	@$(PY) -m tools.wheel _build/html/wheel
+	@$(PY) -m tools.links _build/html
+	@touch $@
+
+book: _build/.wheel
 	@$(PY) -m tools.where _build/html
+
+publish: $(VENV)/.installed
+ifneq ($(origin REPO),command line)
+	@echo "Name the repository on GitHub: make publish REPO=owner/name" >&2; exit 2
+else
+	@$(PY) -m tools.publish --repo="$$REPO" --branch="$$BRANCH" --site="$$SITE"
+	@$(MAKE) --no-print-directory book
+endif
 
 test:
 	@started=$$(date +%s) && $(MAKE) --no-print-directory install && \

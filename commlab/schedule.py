@@ -227,12 +227,25 @@ class Schedule:
 
     def messages(self, step: int) -> MessageTable:
         """Return the messages of one step: rows with the same (src, dst) are one."""
-        rows = self.steps[step]
-        pair = rows.src.astype(np.int64) * self.n_ranks + rows.dst
-        pairs, message_of_row = np.unique(pair, return_inverse=True)
-        units = np.zeros(pairs.size, dtype=np.int64)
-        np.add.at(units, message_of_row, self.share_units[rows.chunk])
-        return MessageTable(pairs // self.n_ranks, pairs % self.n_ranks, units)
+        step = range(len(self.steps))[step]
+        return self.messages_of_steps(step, step + 1)[1]
+
+    def messages_of_steps(self, first: int, stop: int) -> tuple[np.ndarray, MessageTable]:
+        """Return the messages of the steps ``first`` … ``stop - 1``, and the step of each."""
+        steps = self.steps[first:stop]
+        rows_of_step = [step.src.size for step in steps]
+        step = np.repeat(np.arange(first, first + len(steps)), rows_of_step)
+        src, dst, chunk = (
+            np.concatenate([getattr(one, column) for one in steps]).astype(np.int64)
+            for column in ("src", "dst", "chunk")
+        )
+        key = (step * self.n_ranks + src) * self.n_ranks + dst
+        keys, message_of_row = np.unique(key, return_inverse=True)
+        units = np.zeros(keys.size, dtype=np.int64)
+        np.add.at(units, message_of_row, self.share_units[chunk])
+        step_and_src, dst = np.divmod(keys, self.n_ranks)
+        step, src = np.divmod(step_and_src, self.n_ranks)
+        return step, MessageTable(src, dst, units)
 
     def chunk_counts(self, n_elements: int) -> np.ndarray:
         """Return the elements of each chunk when S has ``n_elements``, shape (n_chunks,).

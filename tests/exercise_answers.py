@@ -68,6 +68,14 @@ def everybody_starts(n_ranks):
     return Schedule("broadcast", n_ranks, [Fraction(1)], every, every, [])
 
 
+def forwards_what_it_lacks(n_ranks):
+    """Every rank sends in the first step, though only rank 0 holds anything."""
+    ranks = list(range(n_ranks - 1))
+    steps = [Step(ranks, [r + 1 for r in ranks], [0] * len(ranks), COPY)]
+    starts = [[0]] + [[]] * (n_ranks - 1)
+    return Schedule("broadcast", n_ranks, [Fraction(1)], starts, [[0]] * n_ranks, steps)
+
+
 def root_sends_all(n_ranks):
     steps = [Step([0], [r], [0], COPY) for r in range(1, n_ranks)]
     starts = [[0]] + [[]] * (n_ranks - 1)
@@ -109,6 +117,15 @@ def only_sums(gradient_sums, counts, all_reduce):
 
 def divides_by_ranks(gradient_sums, counts, all_reduce):
     return [total / len(counts) for total in all_reduce(gradient_sums)]
+
+
+def sums_counts_by_hand(gradient_sums, counts, all_reduce):
+    """Right as well, but a rank knows its own count only."""
+    return [total / sum(counts) for total in all_reduce(gradient_sums)]
+
+
+def divides_by_its_own_count(gradient_sums, counts, all_reduce):
+    return [total / n for total, n in zip(all_reduce(gradient_sums), counts, strict=True)]
 
 
 def reads_other_ranks(gradient_sums, counts, all_reduce):
@@ -155,6 +172,8 @@ WRONG = {
         (60 * GIB, "bits_for_bytes"),
         ("17.9 ms", "unit"),
         ("7.5", "no_unit"),
+        (7.5, "bare_number"),
+        ("7.5 Gib", "unit"),
     ],
     ("volume", "root_bytes"): [
         ("64 GiB", "n_for_n_minus_1"),
@@ -189,6 +208,7 @@ WRONG = {
         (all_at_once, "ports"),
         (always_eight, "n_ranks"),
         (schedule_of("all_reduce", "naive"), "bytes"),
+        (schedule_of("all_reduce", "ring"), "chunks"),
     ],
     ("crossover", "crossover_bytes"): [
         (11 * 5e-6 * 450e9 / 1.25, "tree_once"),
@@ -213,6 +233,8 @@ WRONG = {
         ("2.3324 s", "wrong_precision"),
         ("0.5831 s", "wrong_precision"),
         ("1.166 ms", "unit_prefix"),
+        ("0.62 s", "only_between"),
+        ("5.012 s", "links_swapped"),
     ],
     ("llama_70b", "compute_seconds"): [
         ("14.026 s", "no_mfu"),
@@ -223,11 +245,13 @@ WRONG = {
         ("3.219 %", "of_both"),
         (30.065, "inverse"),
         (3.326, "percent"),
+        (3.3, "percent"),
     ],
     ("accumulation", "samples_in_memory"): [
         (2048, "whole_batch"),
         (32, "cut_again"),
         (512, "too_large"),
+        (255, "too_small"),
     ],
     ("accumulation", "time_factor"): [(1 / 8, "inverse"), (1, "same"), (16, "too_large")],
     ("accumulation", "code"): [
@@ -242,6 +266,9 @@ WRONG = {
         (only_sums, "not_divided"),
         (divides_by_ranks, "divided_by_ranks"),
         (reads_other_ranks, "no_communication"),
+        (sums_counts_by_hand, "counts_not_reduced"),
+        (divides_by_its_own_count, "divided_by_own"),
+        (lambda sums, counts, all_reduce: None, "nothing"),
         (lambda sums, counts, all_reduce: all_reduce(sums)[9], "raised"),
     ],
     ("grows_with", "data"): [
@@ -268,12 +295,15 @@ WRONG = {
         (lambda n, p, reshard: (3 if reshard else 2) * p, "n_for_n_minus_1"),
         (lambda n, p, reshard: (3 if reshard else 2) * (n - 1) * p, "total_for_rank"),
         (lambda n, p, reshard: 3 * (n - 1) / n * p, "reshard_ignored"),
+        (lambda n, p, reshard: 2 * (n - 1) / n * p, "never_resharded"),
+        (lambda n, p, reshard: (2 if reshard else 3) * (n - 1) / n * p, "reshard_swapped"),
         (lambda n, p, reshard: (4 if reshard else 3) * (n - 1) / n * p, "all_reduced"),
         (lambda n, p, reshard: p / n, "value"),
     ],
     ("fsdp_volume", "kept_bytes"): [
         ("239.3 MiB", "shard"),
         ("29.92 GiB", "wrong_precision"),
+        ("7.5 GiB", "wrong_precision"),
         ("14.96 GB", "binary_prefix"),
     ],
     ("hot_expert", "slowdown"): [
@@ -281,6 +311,7 @@ WRONG = {
         (1.125, "difference"),
         (0.5, "inverse"),
         (4, "both_directions"),
+        (2.333, "of_others"),
     ],
     ("hot_expert", "dropped"): [
         ("12.5 %", "no_capacity_factor"),
@@ -304,6 +335,7 @@ WRONG = {
         (schedule_of("broadcast", "pipelined_chain", pipeline_chunks=2), "slow"),
         (root_sends_all, "slow"),
         (everybody_starts, "promise"),
+        (forwards_what_it_lacks, "meaning"),
     ],
     ("loss_factors", ""): [
         (lambda tokens: [[1 / len(row) for _ in row] for row in tokens], "even"),

@@ -107,6 +107,11 @@ def keep_few_plans() -> list[int]:
     return kept
 
 
+def many_vectors_of_each_size(sizes: list[int]) -> list:
+    """Ask `many_vectors_of_one_size` for each size."""
+    return [many_vectors_of_one_size(n_elements) for n_elements in sizes]
+
+
 def many_vectors_of_one_size(n_elements: int) -> list:
     """Sum several vectors of one size in turns, and some whose memory changes in between.
 

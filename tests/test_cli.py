@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_bench_in_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.night)])
 def test_a_pipe_that_closes_is_no_error(unbuffered):
     program = f"{sys.executable} -m commlab.cli doctor | head -n 1; exit ${{PIPESTATUS[0]}}"
     answer = subprocess.run(

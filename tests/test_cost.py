@@ -26,6 +26,9 @@ from commlab.algorithms import (
     two_level_all_to_all,
 )
 from commlab.algorithms.doubling import FOLDS
+from commlab.cost import prices
+from commlab.shared_links import RingWires, Uplinks
+from commlab.topology import Link, Topology
 from commlab.units import GIB, MIB
 
 ALPHA, NVLINK, INFINIBAND = 5e-6, 450e9, 50e9
@@ -87,6 +90,19 @@ def test_price_against_the_closed_form(key: tuple[str, str], n_ranks: int) -> No
                     assert priced == pytest.approx(formula, rel=1e-12, abs=0)
                 else:
                     assert formula * (0.5 - 1e-12) <= priced <= formula * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_the_price_does_not_depend_on_the_batches(monkeypatch, rows) -> None:
+    """Steps are priced many at once; one at a time gives the same, to the last bit."""
+    node_of = np.arange(6) // 2
+    for shared in (None, RingWires(6, 2e9), Uplinks(node_of, 3e9)):
+        topology = Topology(node_of, node_of, Link(ALPHA, NVLINK), Link(1e-5, 5e9), 1, shared)
+        for schedule in all_schedules(6):
+            together = price(schedule, topology, 1e6).by_step
+            monkeypatch.setattr(prices, "ROWS_PER_BATCH", rows)
+            assert price(schedule, topology, 1e6).by_step.tolist() == together.tolist()
+            monkeypatch.undo()
 
 
 @pytest.mark.parametrize("key", [key for key in ALGORITHMS if not REGISTRY[key].exact])

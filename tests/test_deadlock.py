@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import faulthandler
 import random
 import re
 import signal
 import subprocess
 import tempfile
+import time
+from types import SimpleNamespace
 
 import pytest
 from leftovers import processes_of, python, wait_until
@@ -96,6 +99,25 @@ def test_torch_compares_the_calls_if_asked_for_details(case, words):
     # It compares with one other rank, so some see two that are equal and go on.
     errors = [one.calls[-1].error for one in report.saw if one.rank != odd]
     assert any(words in error for error in errors)
+
+
+def test_the_witnesses_wait_for_their_turn(tmp_path, monkeypatch):
+    """A dump by the thread of C, beside one that runs Python, killed 51 of 3000 processes."""
+    from commlab.real import journal
+
+    asked_later = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *a, **k: asked_later.append(a))
+    monkeypatch.setattr(journal, "_save_flight", lambda folder, notes: (folder / "saved").touch())
+    with journal.witnesses(tmp_path, SimpleNamespace(rank=3), patience=0.02):
+        assert wait_until((tmp_path / "saved").exists, 10)
+    assert asked_later == []
+    stack = (tmp_path / "rank3.stack.txt").read_text()
+    assert "in test_the_witnesses_wait_for_their_turn" in stack
+    # Whoever is done in time is not asked.
+    with journal.witnesses(tmp_path, SimpleNamespace(rank=0), patience=0.2):
+        pass
+    time.sleep(0.3)
+    assert not (tmp_path / "rank0.stack.txt").exists()
 
 
 def test_a_stopped_rank_does_not_outlive_a_killed_caller(tmp_path):

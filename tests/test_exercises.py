@@ -7,15 +7,17 @@ import sys
 import nbformat
 import numpy as np
 import pytest
-from exercise_answers import RIGHT, WRONG, schedule_of
+from exercise_answers import RIGHT, WRONG, all_at_once, forwards_what_it_lacks, schedule_of
 
 import commlab
 from commlab import exercises
+from commlab.budget import compute_time, expert_parallel
 from commlab.exercises import EXERCISES, check
 from commlab.exercises.deadlock import log_and_average, read_source
 from commlab.exercises.numeric import Number
 from commlab.exercises.quantities import TIMES
 from commlab.exercises.verdicts import OPEN, Refused
+from commlab.models import LLAMA3_70B
 from commlab.units import MIB
 from tools.lints.language import HANZI, broken_emphasis
 from tools.lints.pages import ROOT
@@ -48,7 +50,8 @@ def assert_in_both_languages(words):
 
 @pytest.mark.parametrize(("name", "part"), PARTS, ids=lambda value: value or "one")
 def test_the_reference_is_right_and_wrong_answers_get_their_reason(name, part):
-    verdict = judged(name, part, RIGHT[name][part])
+    # The same report stands below the worked solution, whose test reads it again.
+    verdict = exercises._report_on_solution(name).parts[part]
     assert (verdict.status, verdict.reason) == ("right", "right")
     assert_in_both_languages(verdict.words)
     assert len(WRONG[name, part]) >= 3
@@ -90,8 +93,30 @@ def test_a_number_is_taken_in_any_of_its_units():
         assert judged("volume", "ring_bytes", answer).status == "right", answer
     for answer in ("17.9 ms", 0.0179, "17896 µs", "17896 us", np.array(0.0179)):
         assert judged("volume", "ring_seconds", answer).status == "right", answer
+    for answer in ("2 倍", "2x", 2.0):
+        assert judged("hot_expert", "slowdown", answer).status == "right", answer
     for answer in ("9.4 %", "9.4%", 0.094):
         assert judged("hot_expert", "dropped", answer).status == "right", answer
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "answer"),
+    [
+        ("volume", "ring_bytes", "8.1 GB"),
+        ("volume", "ring_bytes", 8.1e9),
+        ("volume", "naive_seconds", "290 ms"),
+        ("volume", "naive_seconds", 0.29),
+        ("llama_70b", "all_reduce_seconds", "1.2 s"),
+        ("fsdp_volume", "kept_bytes", "16 GB"),
+    ],
+)
+def test_two_digits_are_enough(name, part, answer):
+    assert judged(name, part, answer).status == "right"
+
+
+def test_rounding_is_not_taken_for_a_mistake():
+    assert judged("llama_70b", "compute_seconds", "36 s").reason == "too_large"
+    assert judged("volume", "naive_seconds", "280 ms").reason == "too_small"
 
 
 def test_a_decimal_comma_is_not_taken_for_thousands():
@@ -134,6 +159,38 @@ def test_a_wrong_schedule_names_step_rank_and_chunk():
     assert verdict.reason == "meaning"
     assert str(raised.value) in verdict.words.en
     assert f"rank {raised.value.rank}，第 {raised.value.chunk} 块" in verdict.words.zh
+
+
+def test_the_chinese_names_what_is_wrong_with_a_schedule():
+    def built(*rows):
+        def build(n_ranks):
+            shares, every = [1], [[0]] * n_ranks
+            steps = [commlab.Step(*row) for row in rows]
+            return commlab.Schedule("all_reduce", n_ranks, shares, every, every, steps)
+
+        return build
+
+    add = [commlab.REDUCE]
+    for answer, told in (
+        (built(([1], [2], [0], add)), "没有这个 rank"),
+        (built(([1], [1], [0], add)), "发给了自己"),
+        (built(([0, 0], [1, 1], [0, 0], add * 2)), "两行写进了"),
+        (built(([0], [1], [0], [commlab.COPY])), "被覆盖"),
+        (built(([0], [1], [0], add)), "还缺别的 rank 的贡献"),
+        (built(([0], [1], [0], add), ([1], [0], [0], add)), "又加了一次"),
+    ):
+        assert told in judged("uncut_ring", "schedule", answer).words.zh
+    assert "不止一条消息" in judged("uncut_ring", "schedule", all_at_once).words.zh
+    assert "还没有内容" in judged("fast_broadcast", "", forwards_what_it_lacks).words.zh
+
+
+def test_worked_solutions_agree_with_the_library():
+    skewed = expert_parallel(8192, 4096, 32, 8, hottest_share=0.25)
+    limited = expert_parallel(8192, 4096, 32, 8, hottest_share=0.25, capacity_factor=1.25)
+    assert RIGHT["hot_expert"]["slowdown"] == pytest.approx(skewed.byte_skew)
+    assert RIGHT["hot_expert"]["dropped"] == pytest.approx(limited.dropped)
+    seconds = compute_time(LLAMA3_70B.parameters, 32768)
+    assert RIGHT["llama_70b"]["compute_seconds"] == pytest.approx(seconds)
 
 
 def test_an_error_in_the_readers_code_shows_the_readers_line():

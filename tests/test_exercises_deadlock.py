@@ -123,6 +123,15 @@ def test_what_cannot_run_is_refused_without_starting_anything(answer, reason, mo
     assert HANZI.search(verdict.words.zh) and not HANZI.search(verdict.words.en)
 
 
+def test_a_loss_that_meets_a_gradient_is_no_matter_of_shapes():
+    with pytest.raises(Refused) as refused:
+        judge_run(run_of(rank_0_logs_first, state="raised"))
+    for text in refused.value.verdict.words:
+        assert "line 4" in text and "line 7" in text
+    assert "same order" in refused.value.verdict.words.en
+    assert "padding" not in refused.value.verdict.words.en
+
+
 def assert_nothing_left(scratch, capfd):
     assert processes_of(scratch) == []
     assert list(scratch.iterdir()) == []

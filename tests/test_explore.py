@@ -712,7 +712,8 @@ QUICK_NOTEBOOKS = [path for path in NOTEBOOKS if not path.stem.startswith("06")]
 def test_explorers_of_the_book(path):
     """Every state of every explorer draws; knobs and payloads keep to the book's limits."""
     explorers = explorers_of(path)
-    assert any(explorer.knobs for explorer in explorers), "each notebook has an explorer"
+    # The exercises ask; they show nothing that could be moved.
+    assert path.stem == "exercises" or any(explorer.knobs for explorer in explorers)
     for explorer in explorers:
         for name, knob in explorer.knobs.items():
             fewest = ALL_THERE_ARE.get((explorer.title[0], name), 2 if explorer.play else 7)

@@ -24,8 +24,9 @@ from commlab.budget import (
 )
 from commlab.explore.render import FIGURE_RC
 from commlab.figures import budget, style
-from commlab.figures.budget.memory import LONGEST, PARTS
+from commlab.figures.budget.memory import PARTS
 from commlab.figures.budget.panels import boxes
+from commlab.figures.memory_bars import LONGEST
 from commlab.models import LLAMA3_8B, LLAMA3_70B, LLAMA3_405B, MIXTRAL_8X7B
 
 

@@ -151,7 +151,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_make_alone_helps():
     result = make("--no-print-directory")
     assert result.returncode == 0
-    for target in ("book", "test", "test-full", "lab", "notebooks", "clean"):
+    for target in ("book", "publish", "test", "test-full", "lab", "notebooks", "clean"):
         assert f"make {target} " in result.stdout
 
 
@@ -172,6 +172,22 @@ def test_torch_index_reaches_pip():
     url = "https://download.pytorch.org/whl/cpu"
     assert f"--extra-index-url {url}" in make("-B", "-n", "install", f"TORCH_INDEX={url}").stdout
     assert "--extra-index-url" not in make("-B", "-n", "install", "TORCH_INDEX=").stdout
+
+
+def test_publish_listens_to_its_command_line_only(tmp_path, monkeypatch):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\necho "$@"\nexit 1\n')  # the book is not built
+    python.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    for name in ("REPO", "BRANCH", "SITE"):
+        monkeypatch.setenv(name, "from the environment")
+    nameless = make("-s", "publish", f"VENV={tmp_path}")
+    assert nameless.returncode != 0
+    assert "make publish REPO=owner/name" in nameless.stderr.splitlines()[0]
+    for repo in ("octocat/multi-gpu", 'two "words"', ""):
+        stamped = make("-s", "publish", f"VENV={tmp_path}", f"REPO={repo}").stdout
+        assert stamped == f"-m tools.publish --repo={repo} --branch= --site=\n"
 
 
 def test_readme_names_the_commands_that_exist():
@@ -263,6 +279,29 @@ def test_check_goes_on_after_a_program_that_is_missing():
     assert outcome.counts == check.Counts(0, 1, 0)
 
 
+def test_check_runs_two_phases_side_by_side(tmp_path, capfd):
+    """Each waits for the other; what the one beside prints does not mix with the other's."""
+    program = (
+        "import pathlib, sys, time\n"
+        "own, other = map(pathlib.Path, sys.argv[1:])\n"
+        "own.touch()\n"
+        "end = time.monotonic() + 20\n"
+        "while not other.exists() and time.monotonic() < end: time.sleep(0.01)\n"
+        "print(f'{own.name} saw {other.name}:', other.exists())\n"
+        "sys.exit(own.name == 'a')\n"
+    )
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    phases = [
+        check.Phase("first", check.python("-c", program, a, b), beside_next=True),
+        check.Phase("second", check.python("-c", program, b, a)),
+    ]
+    outcomes = check.run_all(phases)
+    assert [one.name for one in outcomes] == ["second", "first"]
+    assert [one.counts.failed for one in outcomes] == [0, 1]
+    printed = [line for line in capfd.readouterr().out.splitlines() if line[1:6] == " saw "]
+    assert printed == ["b saw a: True", "a saw b: True"]
+
+
 @pytest.mark.parametrize(
     ("counts", "status", "status_in_ci", "last"),
     [
@@ -280,9 +319,10 @@ def test_check_closes_with_one_line(counts, status, status_in_ci, last, in_ci, m
         status = status_in_ci
     lines: list[str] = []
     outcomes = [check.Outcome("unit", counts, 1.5)]
-    assert check.report_all(outcomes, lines.append) == status
+    assert check.report_all(outcomes, 2.5, lines.append) == status
     assert lines[-1] == last
     assert "unit" in lines[0]
+    assert lines[1].split()[:2] == ["all", "2.5"]
 
 
 def test_the_rooms_of_the_package_come_when_they_are_asked_for():

@@ -94,7 +94,7 @@ def test_ddp_divides_first_and_broadcasts_buffers():
         assert rank["bucket_bytes"] == 25 * MIB
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.night)])
 def test_ranks_that_are_not_forked_give_the_same(monkeypatch, scratch, method):
     # spawn is the way of macOS and Windows.
     monkeypatch.setattr(launch, "_start_method", lambda: method)

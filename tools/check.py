@@ -12,11 +12,14 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from tools.chromium import MISSING, find_chromium
 
@@ -25,6 +28,9 @@ REPORTS = ROOT / ".cache" / "reports"
 WORKERS = "2"
 # Seconds for one cell: generous, since a slow machine must not turn a right page red.
 CELL_TIMEOUT = "180"
+# Neighbours share what is slow to make, so each worker takes half of the tests in order, and
+# whoever is done takes over half of what the other still has.
+UNIT_TESTS = ("--dist=worksteal", "tests", "--ignore=tests/browser")
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Phase:
-    """One command. A pytest command's tests count one by one, any other command as one check."""
+    """One command. A pytest command's tests count one by one, any other command as one check.
+
+    One that keeps a single core busy may run ``beside_next``: its output follows the next one's.
+    """
 
     name: str
     command: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
     is_pytest: bool = False
+    beside_next: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,9 +109,9 @@ def count(phase: Phase, returncode: int, report: Path) -> Counts:
     return counts
 
 
-def run(phase: Phase) -> Outcome:
-    """Run a phase with its output passed on."""
-    print(f"\n=== {phase.name}: {' '.join(phase.command)}", flush=True)
+def run(phase: Phase, output: IO[str] | None = None) -> Outcome:
+    """Run a phase with its output passed on, or written to ``output``."""
+    print(f"\n=== {phase.name}: {' '.join(phase.command)}", file=output, flush=True)
     report = REPORTS / f"{phase.name.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
     command = phase.command
@@ -110,11 +120,38 @@ def run(phase: Phase) -> Outcome:
         command = (*command, f"--junitxml={report}")
     start = time.monotonic()
     try:
-        returncode = subprocess.run(command, cwd=ROOT, env=os.environ | phase.env).returncode
+        returncode = subprocess.run(
+            command, cwd=ROOT, env=os.environ | phase.env, stdout=output, stderr=output
+        ).returncode
     except OSError as error:
         print(f"{phase.name}: cannot be started: {error}", file=sys.stderr)
         returncode = 1
     return Outcome(phase.name, count(phase, returncode, report), time.monotonic() - start)
+
+
+def run_quietly(phase: Phase) -> tuple[Outcome, str]:
+    """Run a phase; return what it gave and what it printed."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        outcome = run(phase, output)
+        output.seek(0)
+        return outcome, output.read()
+
+
+def run_all(phases: Iterable[Phase]) -> list[Outcome]:
+    """Run the phases in turn, those that may run beside the next one together with it."""
+    outcomes = []
+    beside: list[Future[tuple[Outcome, str]]] = []
+    with ThreadPoolExecutor() as pool:
+        for phase in phases:
+            if phase.beside_next:
+                beside.append(pool.submit(run_quietly, phase))
+                continue
+            outcomes.append(run(phase))
+            while beside:
+                outcome, printed = beside.pop().result()
+                outcomes.append(outcome)
+                print(printed, end="", flush=True)
+    return outcomes
 
 
 def python(*arguments: str) -> tuple[str, ...]:
@@ -132,8 +169,9 @@ def phases_of_every_run() -> list[Phase]:
     return [
         Phase("ruff check", python("-m", "ruff", "check", ".")),
         Phase("ruff format", python("-m", "ruff", "format", "--check", ".")),
-        Phase("mypy", python("-m", "mypy")),
-        Phase("unit", pytest("tests", "--ignore=tests/browser"), is_pytest=True),
+        Phase("unit", pytest(*UNIT_TESTS), is_pytest=True),
+        # Both wait for one core most of the time.
+        Phase("mypy", python("-m", "mypy"), beside_next=True),
         Phase("book", ("make", "--no-print-directory", "book")),
         Phase(
             "nbval",
@@ -147,7 +185,7 @@ def phases_of_every_run() -> list[Phase]:
             {"COMMLAB_EXPLORE": "check"},
             is_pytest=True,
         ),
-        Phase("browser", pytest("--dist=loadfile", "tests/browser"), is_pytest=True),
+        Phase("browser", pytest("--dist=worksteal", "tests/browser"), is_pytest=True),
     ]
 
 
@@ -156,7 +194,7 @@ def phases_of_the_night() -> list[Phase]:
     return [
         Phase(
             "fuzzing",
-            pytest("tests", "--ignore=tests/browser"),
+            pytest(*UNIT_TESTS),
             {"HYPOTHESIS_PROFILE": "nightly"},
             is_pytest=True,
         ),
@@ -171,11 +209,11 @@ def table(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def report_all(outcomes: list[Outcome], say: Callable[[str], None] = print) -> int:
-    """Print the table and the closing line; return the exit status."""
+def report_all(outcomes: list[Outcome], seconds: float, say: Callable[[str], None] = print) -> int:
+    """Print the table, the seconds of all and the closing line; return the exit status."""
     total = sum((outcome.counts for outcome in outcomes), Counts())
     say("\n" + table(outcomes))
-    say(f"{'all':<14}{sum(o.seconds for o in outcomes):>9.1f}\n")
+    say(f"{'all':<14}{seconds:>9.1f}   (what ran side by side counts once)\n")
     in_ci = bool(os.environ.get("CI"))
     if total.skipped:
         say("A skipped test is not checked" + (": in CI that is a failure." if in_ci else "."))
@@ -193,11 +231,12 @@ def main() -> int:
         print(MISSING, file=sys.stderr)
         return 1
     outcomes = []
+    started = time.time() if arguments.started is None else arguments.started
     if arguments.started is not None:
-        outcomes.append(Outcome("install", Counts(), max(time.time() - arguments.started, 0.0)))
+        outcomes.append(Outcome("install", Counts(), max(time.time() - started, 0.0)))
     phases = phases_of_every_run() + (phases_of_the_night() if arguments.full else [])
-    outcomes += [run(phase) for phase in phases]
-    return report_all(outcomes)
+    outcomes += run_all(phases)
+    return report_all(outcomes, time.time() - started)
 
 
 if __name__ == "__main__":

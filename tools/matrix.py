@@ -1,49 +1,76 @@
 """Run parts of the tests in other environments: ``python -m tools.matrix NAME``.
 
 colab    a fresh environment with the versions of packages that Google Colab has, on this
-         Python: the explorers' tests, and one notebook from top to bottom
+         Python: every notebook alone in an empty folder, then the explorers' tests
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
-import venv
+import time
 from pathlib import Path
 
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from tools import colab, wheel
+from tools.notebooks import find_notebooks
+
 ROOT = Path(__file__).resolve().parent.parent
-COLAB = (
-    "ipykernel==6.17.1",
-    "ipython==7.34.0",
-    "ipywidgets==7.7.1",
-    "matplotlib==3.10.0",
-    "numpy==2.1.3",
-)
+FOLDER = ROOT / ".cache" / "matrix" / "colab"
 # What the tests themselves need; any version will do.
 TEST_TOOLS = ("hypothesis", "nbclient", "nbformat", "pytest", "pyyaml", "setuptools>=77")
 EXPLORER_TESTS = "test_explore*.py"
-NOTEBOOK = "notebooks/03_ring_all_reduce.ipynb"
 
 
-def run(*command: str | Path, **env: str) -> None:
-    """Run a command from the repository's root; raise CalledProcessError if it fails."""
+def run(*command: str | Path) -> bool:
+    """Run a command from the repository's root; say whether it succeeded."""
     print("+", *command, flush=True)
-    subprocess.run([str(part) for part in command], cwd=ROOT, env=os.environ | env, check=True)
+    return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
 
 
-def colab() -> None:
-    """Test the explorers and one notebook with Colab's versions."""
-    folder = ROOT / ".cache" / "matrix" / "colab"
-    venv.create(folder, with_pip=True, clear=True)
-    python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", *COLAB, *TEST_TOOLS)
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
-    run(python, "-m", "pytest", "-q", *sorted((ROOT / "tests").glob(EXPLORER_TESTS)))
-    # Its own kernel, not that of .venv, and live: what a reader on Colab gets.
-    kernels = str(folder / "share" / "jupyter")
-    run(python, "-m", "tools.notebooks", "--live", NOTEBOOK, JUPYTER_PATH=kernels)
+def run_notebooks(environment: colab.Environment) -> bool:
+    """Run every notebook alone, the package coming from a site; say whether all succeeded."""
+    before = environment.installed()
+    package = wheel.build(FOLDER / "site" / "wheel")
+    good = True
+    with colab.served(FOLDER / "site") as site:
+        for path in find_notebooks([ROOT / "notebooks"]):
+            start = time.monotonic()
+            try:
+                colab.run_alone(path, FOLDER / "alone" / path.stem, environment, site.address)
+                result = "ran"
+            except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+                good, result = False, f"FAILED\n{error}"
+            print(f"{path.name}: {result} ({time.monotonic() - start:.0f} s)", flush=True)
+    version = package.name.split("-")[1]
+    if environment.installed() != before | {"multigpu-commlab": version}:
+        print("The setup cells changed other packages too:", environment.installed())
+        good = False
+    return good
+
+
+def run_explorer_tests(environment: colab.Environment) -> bool:
+    """Run the explorers' tests of the tree; say whether all passed."""
+    pip = (environment.python, "-m", "pip", "install", "--quiet")
+    return (
+        run(*pip, *TEST_TOOLS)
+        and run(*pip, "--no-deps", "--no-build-isolation", "-e", ".")
+        and run(
+            environment.python, "-m", "pytest", "-q", *sorted(ROOT.glob(f"tests/{EXPLORER_TESTS}"))
+        )
+    )
+
+
+def check_colab() -> bool:
+    """Test the notebooks and the explorers with Colab's versions."""
+    os.environ.pop("PYTHONPATH", None)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    environment = colab.make_environment(FOLDER / "environment", with_torch=True)
+    return all([run_notebooks(environment), run_explorer_tests(environment)])
 
 
 def main() -> int:
@@ -52,12 +79,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", choices=("colab",))
-    try:
-        {"colab": colab}[parser.parse_args().name]()
-    except subprocess.CalledProcessError as error:
-        print(f"failed with status {error.returncode}", file=sys.stderr)
-        return 1
-    return 0
+    return 0 if {"colab": check_colab}[parser.parse_args().name]() else 1
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ def drop_unused_scripts(
     """Remove Thebe's scripts and those that are listed twice."""
     kept, seen = [], set()
     for script in context.get("script_files", []):
-        body = getattr(script, "attributes", {}).get("body") or ""
-        identity = (str(script), body)
-        if "thebe" in identity[0].lower() or "thebe" in body.lower() or identity in seen:
+        # The file name of a script that stands in the page is None or empty: its text counts.
+        identity = getattr(script, "attributes", {}).get("body") or str(script)
+        if "thebe" in str(script).lower() or identity in seen:
             continue
         seen.add(identity)
         kept.append(script)
@@ -33,6 +33,14 @@ def drop_unused_scripts(
     context["css_files"] = [
         style for style in context.get("css_files", []) if "thebe" not in str(style).lower()
     ]
+
+
+def drop_thebe_settings(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Remove the two scripts that Thebe appends to each page: a stranger's repository, a kernel."""
+    for node in list(doctree.findall(nodes.raw)):
+        text = node.astext().strip()
+        if text.startswith(('<script type="text/x-thebe-config">', "<script>kernelName = ")):
+            node.parent.remove(node)
 
 
 def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
@@ -48,6 +56,7 @@ def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, object]:
     """Run after all extensions that add scripts to a page."""
+    app.connect("doctree-resolved", drop_thebe_settings, priority=900)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("build-finished", drop_font_preloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

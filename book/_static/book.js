@@ -37,5 +37,6 @@
   });
   window.addEventListener("resize", markScrollers);
   document.addEventListener("book-lang", markScrollers);
+  document.addEventListener("book-section", markScrollers);
   document.addEventListener("toggle", markScrollers, true); // a <details> opened
 })();

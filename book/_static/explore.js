@@ -19,7 +19,10 @@
   function wire(explorer) {
     const box = explorer.querySelector(".explore-figure");
     const inputs = Array.from(explorer.querySelectorAll("input[type=range]"));
-    let message = box.querySelector("svg").dataset.message;
+    const picture = box.querySelector("svg");
+    const { width, height } = picture.viewBox.baseVal;
+    explorer.style.setProperty("--figure-ratio", width / height); // class.css fits it to the window
+    let message = picture.dataset.message;
 
     function describe() {
       const mode = document.documentElement.dataset.lang;

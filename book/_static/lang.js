@@ -1,8 +1,8 @@
 /* Language switch: 中文, English or both, remembered from page to page.
  *
  * A first visit follows the browser: the first of its languages that the book has; a browser
- * with neither Chinese nor English gets both. This script stands in <head>, so that the
- * choice is made before anything is painted.
+ * with neither Chinese nor English gets both. The build writes this script into the head of
+ * each page, so that the choice is made before anything is painted.
  */
 (function () {
   "use strict";
@@ -20,6 +20,12 @@
     } catch (error) {
       return null; // a browser that refuses storage still switches, it only forgets
     }
+  }
+
+  /* Class mode (class.js) carries its language in the address. */
+  function asked() {
+    const address = new URLSearchParams(location.hash.slice(1));
+    return address.has("class") ? address.get("lang") : null;
   }
 
   function preferred() {
@@ -74,7 +80,7 @@
     show(root.dataset.lang);
   }
 
-  const first = saved();
-  show(MODES.some(([mode]) => mode === first) ? first : preferred());
+  const first = [asked(), saved()].find((choice) => MODES.some(([mode]) => mode === choice));
+  show(first || preferred());
   document.addEventListener("DOMContentLoaded", addSwitch);
 })();

@@ -19,7 +19,7 @@ ROWS_PER_PIECE = 3
 ROWS_PER_PIECE_HELD_OUT = 2
 # One of several pieces reaches at least from a size to this many times the size: fewer bytes
 # between its ends say little of their rate, and a switch of protocol is no matter of a few percent.
-SMALLEST_SPAN = 1.5
+SMALLEST_SPAN = 2.0
 # How often the rows are looked through for outliers after a fit.
 ROUNDS = 2
 # More pieces are taken only if the held-out errors fall by more than this share of the standard

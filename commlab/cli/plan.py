@@ -6,6 +6,8 @@ import argparse
 import contextlib
 import json
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +119,16 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run ``commlab plan``."""
+    """Run ``commlab plan``; what looks like a slip of units goes to stderr, once each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        status = _run(options)
+    for message in sorted({str(warning.message) for warning in caught}):
+        print(f"commlab plan: note: {message}", file=sys.stderr)
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
     from commlab import planner
 
     if options.top < 1:

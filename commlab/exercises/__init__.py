@@ -15,6 +15,7 @@ Neither torch nor matplotlib is imported before an exercise needs it.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import cache
 
 from commlab.exercises.deadlock import log_and_average
 from commlab.exercises.exercise import ONE_ANSWER, Exercise
@@ -138,11 +139,18 @@ def solution(name: str) -> Folded:
         return Folded(Words("No solution", "没有解答"), exercise.words)
     rest = [show_source(*exercise.shown)._repr_markdown_()]
     if not exercise.starts_processes:
-        verdicts = {
-            part: _judged(exercise, part, answer) for part, answer in exercise.references.items()
-        }
-        rest.append(Report(name, verdicts)._repr_markdown_())
+        rest.append(_report_on_solution(name)._repr_markdown_())
     return Folded(Words("Worked solution", "参考解答"), exercise.solution, "\n\n".join(rest))
+
+
+@cache
+def _report_on_solution(name: str) -> Report:
+    """Judge the worked solution like a reader's answer; it never changes, so once is enough."""
+    exercise = EXERCISES[name]
+    verdicts = {
+        part: _judged(exercise, part, answer) for part, answer in exercise.references.items()
+    }
+    return Report(name, verdicts)
 
 
 def progress() -> Table:

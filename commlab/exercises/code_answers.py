@@ -29,8 +29,8 @@ def call(function: object, *arguments: object) -> Any:
     Raises
     ------
     Refused
-        If it is no function ("type"), is still blank ("open"), or raises ("raised"): then with
-        the reader's own line on which that happened.
+        If it is no function ("type"), is still blank ("open"), returns None ("nothing"), or
+        raises ("raised"): then with the reader's own line on which that happened.
     """
     if is_blank(function):
         raise unanswered()
@@ -56,15 +56,22 @@ def call(function: object, *arguments: object) -> Any:
             f"Your function raised {what}{where_en}.",
             f"你的函数抛出了 {what}{where_zh}。",
         ) from error
-    if is_blank(result):
+    if result is ...:
         raise _blank_code()
+    if result is None:
+        raise refuse(
+            "nothing",
+            "Your function returned `None`: is a `return` missing? Every branch must return a "
+            "result.",
+            "你的函数返回了 `None`：是不是漏了 `return`？每个分支都要返回结果。",
+        )
     return result
 
 
 def _blank_code() -> Refused:
     return unanswered(
-        "Your function returns nothing: put your code in place of `...`.",
-        "你的函数什么也没有返回：把 `...` 换成你的代码。",
+        "Your function still holds a `...`: put your code in its place.",
+        "你的函数里还留着 `...`：把它换成你的代码。",
     )
 
 
@@ -114,13 +121,17 @@ class Formula:
             for case, value, right_one in zip(self.cases, values, wanted, strict=True)
             if not math.isclose(value, right_one, rel_tol=1e-6)
         )
-        given = in_code(", ".join(f"{number:g}" for number in case))
+        given = in_code(", ".join(_shown(argument) for argument in case))
         raise refuse(
             "value",
             f"For the arguments {given} your function returns {in_code(f'{value:.6g}')}, which is "
             "not right.",
             f"参数为 {given} 时，你的函数返回 {in_code(f'{value:.6g}')}，不对。",
         )
+
+
+def _shown(argument: object) -> str:
+    return str(argument) if isinstance(argument, bool) else f"{argument:g}"
 
 
 def _number(result: object) -> float:

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from commlab.exercises.verdicts import Verdict, in_code, is_blank, refuse, right, unanswered
+from commlab.exercises.verdicts import Verdict, Words, in_code, is_blank, refuse, right, unanswered
 from commlab.real.diagnosis import diagnose
 from commlab.real.evidence import (
     FAILED,
@@ -145,6 +145,9 @@ def judge_run(saw: Sequence[Evidence], failure: str = "") -> Verdict:
                 f"你的函数抛出了错误：{told}。",
                 evidence,
             )
+    mixed = _mixed_up(saw)
+    if mixed is not None:
+        raise refuse("rule_broken", mixed.en, mixed.zh, evidence)
     found = diagnose(saw)
     if found.guilty or any(one.state != FINISHED for one in saw):
         raise refuse("rule_broken", found.sentence_en, found.sentence_zh, evidence)
@@ -164,6 +167,23 @@ def judge_run(saw: Sequence[Evidence], failure: str = "") -> Verdict:
         f"{N_RANKS} 个进程的调用都相同，rank 0 记下了平均损失 {MEAN_LOSS:g}。",
         evidence,
     )
+
+
+def _mixed_up(saw: Sequence[Evidence]) -> Words | None:
+    """Say where one rank's loss met another's gradient: nobody has to change a shape for that."""
+    for number, calls in enumerate(zip(*(one.calls for one in saw), strict=False), start=1):
+        mine = calls[0]
+        for rank, other in enumerate(calls):
+            if other.op == mine.op and other.signature != mine.signature:
+                return Words(
+                    f"As call {number}, rank 0 makes {mine} ({mine.where}) and rank {rank} "
+                    f"{other} ({other.where}): loss and gradient meet. Let all ranks make the "
+                    "same calls in the same order.",
+                    f"第 {number} 次调用，rank 0 是 {mine}（{mine.where}），rank {rank} 是 {other}"
+                    f"（{other.where}）：损失和梯度撞在了一起。请让所有 rank 按同样的顺序做同样的"
+                    "调用。",
+                )
+    return None
 
 
 def _check_loss(returned: object, evidence: str) -> None:

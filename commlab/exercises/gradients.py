@@ -92,34 +92,45 @@ def judge_global_mean(answer: object) -> Verdict:
     rng = np.random.default_rng(6)
     for counts in SHARDS:
         sums = [n * rng.normal(size=3) + rng.normal(size=3) for n in counts]
-        calls: list[int] = []
-        all_reduce_once = _counting(calls)
-        result = call(answer, [own.copy() for own in sums], list(counts), all_reduce_once)
+        reduced: list[np.ndarray] = []
+        given = [own.copy() for own in sums], list(counts)
+        result = call(answer, *given, _all_reduce_into(reduced))
         shape = (len(counts), 3)
         got = numbers_in(
             result,
             shape,
             Words("one gradient of length 3 for each rank", "每个 rank 一个长度为 3 的梯度"),
         )
-        if not calls:
+        if not reduced:
             raise refuse(
                 "no_communication",
                 "Ranks meet only in `all_reduce`, and your function never calls it.",
                 "rank 之间只能通过 `all_reduce` 见面，而你的函数没有调用它。",
             )
         _check_mean(got, sums, counts)
+        if not np.isclose(np.concatenate(reduced), sum(counts)).any():
+            raise refuse(
+                "counts_not_reduced",
+                "The numbers are right, but `counts` was added up without `all_reduce`: in a real "
+                "job rank r knows `counts[r]` only, so the counts must travel, too.",
+                "数是对的，但 `counts` 没有经过 `all_reduce` 就加了起来：真正的作业里，rank r "
+                "只知道 `counts[r]`，所以样本数也要传。",
+            )
     return right(
         "every rank holds the mean gradient of all samples.",
         "每个 rank 都得到了全部样本的平均梯度。",
     )
 
 
-def _counting(calls: list[int]) -> Callable[[Sequence[object]], list[np.ndarray]]:
-    def counting(buffers: Sequence[object]) -> list[np.ndarray]:
-        calls.append(len(buffers))
-        return all_reduce([np.asarray(buffer, dtype=np.float64).copy() for buffer in buffers])
+def _all_reduce_into(reduced: list[np.ndarray]) -> Callable[[Sequence[object]], list[np.ndarray]]:
+    """Return an all-reduce that also notes the sums which every rank has learned."""
 
-    return counting
+    def noting(buffers: Sequence[object]) -> list[np.ndarray]:
+        results = all_reduce([np.array(buffer, dtype=np.float64) for buffer in buffers])
+        reduced.append(np.ravel(results[0]).copy())
+        return results
+
+    return noting
 
 
 def _check_mean(got: np.ndarray, sums: list[np.ndarray], counts: Sequence[int]) -> None:
@@ -132,6 +143,7 @@ def _check_mean(got: np.ndarray, sums: list[np.ndarray], counts: Sequence[int]) 
         "not_divided": everywhere * total,
         "mean_of_means": everywhere * np.mean(means, axis=0),
         "divided_by_ranks": everywhere * total / len(counts),
+        "divided_by_own": total / np.reshape(counts, (-1, 1)),
         "local_means": np.array(means),
     }
     told = {
@@ -146,6 +158,10 @@ def _check_mean(got: np.ndarray, sums: list[np.ndarray], counts: Sequence[int]) 
         "divided_by_ranks": Words(
             "the sum is divided by the number of ranks, not of samples.",
             "除数用了 rank 的个数，而不是样本数。",
+        ),
+        "divided_by_own": Words(
+            "every rank divides by its own count, though the sum is over all samples.",
+            "这里各 rank 除以了自己的样本数，而分子是全部样本之和。",
         ),
         "local_means": Words(
             "every rank has its own mean only: each needs the sum of all counts.",

@@ -100,8 +100,8 @@ VOLUME = Exercise(
         "$450 \\cdot 10^9$ 字节。",
     ),
     solution=Words(
-        "The ring spreads the work over all links, and the root has to do it alone.",
-        "环把活分给了所有链路，而根要一个人做完。",
+        "The ring spreads the work over all links; the naive scheme leaves it to the root alone.",
+        "环把活分给了所有链路，朴素方案却让根一个人做完。",
     ),
     shown=(answers.volume,),
 )
@@ -192,9 +192,10 @@ UNCUT_RING = Exercise(
             ALL_REDUCE,
             (2, 3, 8, 16),
             Words(
-                "each rank sends at most 2 S, in 2(N−1) steps of which each uses one link.",
-                "每个 rank 最多发 2S，共 2(N−1) 步，每步只用一条链路。",
+                "no rank sends more than 2 S, but every step moves all of S.",
+                "每个 rank 最多发 2S，但每一步都要传整个 S。",
             ),
+            n_chunks=1,
             steps=lambda n: 2 * (n - 1),
             moved=lambda n: Fraction(2),
         ),
@@ -284,8 +285,8 @@ CROSSOVER = Exercise(
         "令两者相等，把 α 移到一边，S 移到另一边。",
     ),
     solution=Words(
-        "The ring pays for more steps and gets smaller ones. The crossover is where both balance.",
-        "环多走了步，每步更小。转折点就是两者打平的地方。",
+        "The ring takes more steps and moves less in each. The crossover is where both balance.",
+        "环的步数多，但每步传的少。转折点就是两者打平的地方。",
     ),
     shown=(answers.crossover,),
 )

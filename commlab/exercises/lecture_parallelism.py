@@ -100,6 +100,22 @@ FSDP_VOLUME = Exercise(
                         "留着的参数不必再 all-gather 一次：第三个参数是有影响的。",
                     ),
                 ),
+                "never_resharded": (
+                    lambda n, p, reshard: 2 * (n - 1) / n * p,
+                    Words(
+                        "It is right for `reshard=False` only: what is dropped must be gathered "
+                        "again.",
+                        "只有 `reshard=False` 时才对：丢掉的参数要再收集一次。",
+                    ),
+                ),
+                "reshard_swapped": (
+                    lambda n, p, reshard: (2 if reshard else 3) * (n - 1) / n * p,
+                    Words(
+                        "It is the wrong way round: `reshard=True` drops the parameters, and must "
+                        "gather them again.",
+                        "两种情形弄反了：`reshard=True` 丢掉参数，要再收集一次。",
+                    ),
+                ),
                 "all_reduced": (
                     lambda n, p, reshard: (4 if reshard else 3) * (n - 1) / n * p,
                     Words(
@@ -134,6 +150,11 @@ FSDP_VOLUME = Exercise(
                 Mistake(
                     "wrong_precision",
                     2 * _kept,
+                    Words("BF16 takes 2 bytes per parameter.", "BF16 每个参数 2 字节。"),
+                ),
+                Mistake(
+                    "wrong_precision",
+                    _kept / 2,
                     Words("BF16 takes 2 bytes per parameter.", "BF16 每个参数 2 字节。"),
                 ),
             ),
@@ -196,6 +217,15 @@ HOT_EXPERT = Exercise(
                     Words(
                         "Dispatch and combine both take twice as long: together they do, too.",
                         "派发和收回各慢一倍：加起来还是慢一倍。",
+                    ),
+                ),
+                Mistake(
+                    "of_others",
+                    0.25 / (0.75 / 7),
+                    Words(
+                        "That compares expert 0 with the other experts: compare with the balanced "
+                        "case.",
+                        "这是专家 0 和其他专家相比：要和均衡时相比。",
                     ),
                 ),
                 Mistake(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from commlab.cost import flat_ring_over_nodes_time
+from commlab.cost import (
+    alpha_beta_ring_allreduce,
+    flat_ring_over_nodes_time,
+    hierarchical_allreduce_time,
+)
 from commlab.exercises import lecture_answers as answers
 from commlab.exercises.exercise import ONE_ANSWER, Exercise
 from commlab.exercises.gradients import judge_accumulation, judge_global_mean
@@ -37,6 +41,23 @@ LLAMA_70B = Exercise(
                     Words(
                         "That is one flat ring over all GPUs: every step waits for InfiniBand.",
                         "这是所有 GPU 连成的平环：每一步都在等 InfiniBand。",
+                    ),
+                ),
+                Mistake(
+                    "only_between",
+                    float(alpha_beta_ring_allreduce(_70B_BYTES / 8, 8, ALPHA, INFINIBAND)),
+                    Words(
+                        "That is the part between the nodes only: before and after it, each node "
+                        "has work inside.",
+                        "这只是节点之间的那一段：它前后，节点内还各有一段。",
+                    ),
+                ),
+                Mistake(
+                    "links_swapped",
+                    float(hierarchical_allreduce_time(_70B_BYTES, 8, 8, ALPHA, INFINIBAND, NVLINK)),
+                    Words(
+                        "The links are swapped: NVLink is inside a node, InfiniBand between nodes.",
+                        "两种链路弄反了：NVLink 在节点内，InfiniBand 在节点之间。",
                     ),
                 ),
                 Mistake(

@@ -6,11 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commlab.exercises.quantities import BYTES, PART, SECONDS, Unit, read_quantity
+from commlab.exercises.quantities import (
+    BYTES,
+    PART,
+    SECONDS,
+    TIMES,
+    Quantity,
+    Unit,
+    read_quantity,
+)
 from commlab.exercises.verdicts import Verdict, Words, in_code, is_blank, refuse, right, unanswered
+from commlab.units import GIB, KIB, MIB
 
-# Two or three digits of an answer are enough; MB for MiB is 5 percent off.
+# How far an answer may be off that is not the right one rounded to two digits.
 TOLERANCE = 0.01
+# How far a count may be off, which nobody rounds.
+COUNT_TOLERANCE = 1e-3
 # How close a wrong number must be to a known mistake to be taken for it.
 MISTAKE_TOLERANCE = 0.005
 
@@ -35,17 +46,22 @@ _PREFIX = Words(
     "数字对，但数量级不对：检查单位的前缀（µ、m；k、M、G）。",
 )
 _BINARY = Words(
-    "It is off by a power of 1.024: sizes such as GiB are powers of two, GB and GB/s powers "
-    "of ten.",
-    "差了 1.024 的若干次方：GiB 这样的大小是 2 的幂，GB 和 GB/s 是 10 的幂。",
+    "It looks like GB for GiB, or MB for MiB: sizes such as GiB are powers of two, GB and GB/s "
+    "powers of ten.",
+    "像是混淆了 GiB 和 GB（或 MiB 和 MB）：GiB 这样的大小是 2 的幂，GB 和 GB/s 是 10 的幂。",
 )
 _TWO = Words(
-    "It is off by a factor of 2: count the phases again, and the directions of the link.",
-    "差了 2 倍：再数一遍有几个阶段、链路有几个方向。",
+    "It is off by a factor of 2: count the phases again, the directions of the link, and the "
+    "bytes per number.",
+    "差了 2 倍：再数一遍有几个阶段、链路有几个方向、每个数有几字节。",
 )
 _PERCENT = Words(
-    "It is off by a factor of 100: write `'12 %'` or `0.12`, not `12`.",
-    "差了 100 倍：写 `'12 %'` 或 `0.12`，不要写 `12`。",
+    "It is off by a factor of 100: twelve percent is `'12 %'` or `0.12`.",
+    "差了 100 倍：百分之十二写成 `'12 %'` 或 `0.12`。",
+)
+_NO_UNIT = Words(
+    "A bare number counts bytes: multiply it (`* MIB`), or write its unit (`'3 MiB'`).",
+    "不带单位的数就是字节数：请乘上单位（`* MIB`），或者写出单位（`'3 MiB'`）。",
 )
 
 
@@ -53,15 +69,26 @@ def _everywhere(value: float, unit: Unit) -> list[Mistake]:
     """List the mistakes that have nothing to do with what is asked."""
     found = []
     if unit is PART:
-        found += [Mistake("percent", value * 100, _PERCENT)]
+        found += [Mistake("percent", value * ratio, _PERCENT) for ratio in (100, 0.01)]
+    if unit is BYTES:
+        found += [Mistake("bare_number", value / size, _NO_UNIT) for size in (KIB, MIB, GIB)]
     if unit in (BYTES, SECONDS):
         found += [Mistake("factor_two", value * ratio, _TWO) for ratio in (2, 0.5)]
         found += [Mistake("bits_for_bytes", value * ratio, _BITS) for ratio in (8, 1 / 8)]
         powers = [10.0**power for power in (-9, -6, -3, 3, 6, 9)]
         found += [Mistake("unit_prefix", value * power, _PREFIX) for power in powers]
-        binary = [1.024**power for power in (-3, -2, -1, 1, 2, 3)]
+        # KiB is nowhere asked for, and 1.024 itself is how far rounding goes.
+        binary = [1.024**power for power in (-3, -2, 2, 3)]
         found += [Mistake("binary_prefix", value * power, _BINARY) for power in binary]
     return found
+
+
+def _agrees(read: Quantity, value: float, tolerance: float, unit: Unit) -> bool:
+    """Whether an answer is this value, or this value rounded to two digits in its own unit."""
+    if unit is TIMES:
+        return math.isclose(read.value, value, rel_tol=COUNT_TOLERANCE)
+    rounded = float(f"{value / read.written_in:.1e}") * read.written_in
+    return math.isclose(read.value, value, rel_tol=tolerance) or math.isclose(read.value, rounded)
 
 
 @dataclass(frozen=True)
@@ -88,24 +115,28 @@ class Number:
         """Return that it is right, or raise `Refused`."""
         if is_blank(answer):
             raise unanswered()
-        value = read_quantity(answer, self.unit)
-        if math.isclose(value, self.expected, rel_tol=TOLERANCE):
+        read = read_quantity(answer, self.unit)
+        value = read.value
+        if _agrees(read, self.expected, TOLERANCE, self.unit):
             shown = self.unit.show(self.expected)
             return right(f"{shown}: {self.meaning.en}", f"{shown}：{self.meaning.zh}")
         yours = in_code(self.unit.show(value))
         for mistake in (*self.mistakes, *_everywhere(self.expected, self.unit)):
-            if math.isclose(value, mistake.value, rel_tol=MISTAKE_TOLERANCE, abs_tol=1e-15):
+            if _agrees(read, mistake.value, MISTAKE_TOLERANCE, self.unit):
                 raise refuse(
                     mistake.reason,
                     f"You have {yours}. {mistake.words.en}",
                     f"你的答案是 {yours}。{mistake.words.zh}",
                 )
         size_en, size_zh = ("large", "大") if value > self.expected else ("small", "小")
+        digits_en, digits_zh = "", ""
+        if self.unit is not TIMES:
+            digits_en, digits_zh = ", correct to two digits or more", "，至少两位有效数字"
         raise refuse(
             f"too_{size_en}",
-            f"You have {yours}, which is too {size_en}; this should be {self.unit.name.en}, "
-            "correct to two digits or more.",
-            f"你的答案是 {yours}，太{size_zh}了；这里要填{self.unit.name.zh}，至少两位有效数字。",
+            f"You have {yours}, which is too {size_en}; this should be "
+            f"{self.unit.name.en}{digits_en}.",
+            f"你的答案是 {yours}，太{size_zh}了；这里要填{self.unit.name.zh}{digits_zh}。",
         )
 
 
@@ -143,9 +174,9 @@ class Choice:
         if not fits:
             raise refuse(
                 "type",
-                f"Give {len(self.options)} words, one of each group: {choices}; you gave "
-                f"{in_code(repr(answer))}.",
-                f"请给 {len(self.options)} 个词，每组选一个：{choices}；"
+                f"Give {len(self.options)} words, one of each group, in this order: {choices}; "
+                f"you gave {in_code(repr(answer))}.",
+                f"请给 {len(self.options)} 个词，按这个顺序每组选一个：{choices}；"
                 f"你给的是 {in_code(repr(answer))}。",
             )
         for cell, wanted, words, why in zip(

@@ -8,7 +8,7 @@ from functools import cache
 
 from commlab.budget import H100_CLUSTER, Cluster, Plan, TrainingStep, training_step
 from commlab.exercises.code_answers import call
-from commlab.exercises.verdicts import Refused, Verdict, in_code, refuse, right
+from commlab.exercises.verdicts import Refused, Verdict, Words, in_code, refuse, right
 from commlab.models import LLAMA3_8B, LLAMA3_70B, TransformerShape
 from commlab.units import format_bytes, format_seconds
 
@@ -30,8 +30,14 @@ class Case:
     n_sequences: int
     cluster: Cluster
 
-    def __str__(self) -> str:
-        return f"{self.shape.name}, {self.n_gpus} GPUs, {self.cluster.gpus_per_node} per node"
+    @property
+    def name(self) -> Words:
+        """The case, for a sentence."""
+        model, per_node = self.shape.name, self.cluster.gpus_per_node
+        return Words(
+            f"{model}, {self.n_gpus} GPUs, {per_node} per node",
+            f"{model}，{self.n_gpus} 块 GPU，每个节点 {per_node} 块",
+        )
 
 
 CASES = (
@@ -88,9 +94,9 @@ def _sizes(result: object) -> dict[str, int]:
     if not named or not all(_is_size(value) for value in result.values()):  # type: ignore[attr-defined]
         raise refuse(
             "result_type",
-            "Your function must return three whole numbers from 1 up, such as "
+            "Your function must return a dict of three whole numbers from 1 up, such as "
             f"`{{'data': 2, 'tensor': 2, 'pipeline': 1}}`; it returned {in_code(repr(result))}.",
-            "你的函数应返回三个不小于 1 的整数，例如 "
+            "你的函数应返回一个字典，里面是三个不小于 1 的整数，例如 "
             f"`{{'data': 2, 'tensor': 2, 'pipeline': 1}}`；它返回了 {in_code(repr(result))}。",
         )
     return {axis: int(result[axis]) for axis in AXES}  # type: ignore[index]
@@ -111,8 +117,8 @@ def _step(sizes: dict[str, int], case: Case) -> TrainingStep:
     if product != case.n_gpus:
         raise refuse(
             "product",
-            f"{case}: {_told(sizes)} makes {product} GPUs, not {case.n_gpus}.",
-            f"{in_code(case)}：{_told(sizes)} 用了 {product} 块 GPU，不是 {case.n_gpus} 块。",
+            f"{case.name.en}: {_told(sizes)} makes {product} GPUs, not {case.n_gpus}.",
+            f"{case.name.zh}：{_told(sizes)} 用了 {product} 块 GPU，不是 {case.n_gpus} 块。",
         )
     try:
         plan = training_plan(**sizes, n_sequences=case.n_sequences)
@@ -120,19 +126,37 @@ def _step(sizes: dict[str, int], case: Case) -> TrainingStep:
     except ValueError as error:
         raise refuse(
             "indivisible",
-            f"{case}: {_told(sizes)} is impossible: {error}",
-            f"{in_code(case)}：{_told(sizes)} 不可行，有些数除不尽（{in_code(error)}）。",
+            f"{case.name.en}: {_told(sizes)} is impossible: {error}",
+            f"{case.name.zh}：{_told(sizes)} 不可行，有些数除不尽（{in_code(error)}）。",
         ) from error
     if not step.fits:
-        needed, capacity = format_bytes(step.memory.total), format_bytes(step.memory.capacity)
-        raise refuse(
-            "memory",
-            f"{case}: {_told(sizes)} does not fit: the fullest GPU needs {needed} and has "
-            f"{capacity}. Tensor and pipeline parallelism divide the parameters.",
-            f"{in_code(case)}：{_told(sizes)} 放不下：最满的 GPU 需要 {needed}，只有 {capacity}。"
-            "张量并行和流水线并行会切开参数。",
-        )
+        raise _too_large(sizes, step, case)
     return step
+
+
+def _too_large(sizes: dict[str, int], step: TrainingStep, case: Case) -> Refused:
+    """Refuse a placement that does not fit, with what fills the memory."""
+    memory = step.memory
+    needed, capacity = format_bytes(memory.total), format_bytes(memory.capacity)
+    filling = format_bytes(memory.activations)
+    why_en = "Tensor and pipeline parallelism divide the parameters and their optimizer state."
+    why_zh = "张量并行和流水线并行会切开参数和优化器状态。"
+    if memory.activations > memory.total / 2:
+        why_en = (
+            f"Activations fill {filling} of it, which only tensor parallelism divides: the first "
+            "stage of a pipeline keeps as many micro-batches as there are stages."
+        )
+        why_zh = (
+            f"其中激活值占 {filling}，只有张量并行能切开它：流水线有几段，第一段就要留几个"
+            "微批次的激活值。"
+        )
+    return refuse(
+        "memory",
+        f"{case.name.en}: {_told(sizes)} does not fit: the fullest GPU needs {needed} and has "
+        f"{capacity}. {why_en}",
+        f"{case.name.zh}：{_told(sizes)} 放不下：最满的 GPU 需要 {needed}，只有 {capacity}。"
+        f"{why_zh}",
+    )
 
 
 @cache
@@ -168,8 +192,8 @@ def _slow(sizes: dict[str, int], step: TrainingStep, least: float, case: Case) -
     share = f"{format_seconds(seconds)} of {format_seconds(step.seconds)}"
     return refuse(
         f"slow_{axis}",
-        f"{case}: {_told(sizes)} fits, but takes {longer} longer than the best. Most is lost to "
-        f"{name_en}: {share}.",
-        f"{in_code(case)}：{_told(sizes)} 放得下，但比最快的慢 {longer}。损失最多的是{name_zh}："
+        f"{case.name.en}: {_told(sizes)} fits, but takes {longer} longer than the best. Most is "
+        f"lost to {name_en}: {share}.",
+        f"{case.name.zh}：{_told(sizes)} 放得下，但比最快的慢 {longer}。损失最多的是{name_zh}："
         f"{format_seconds(step.seconds)} 里占 {format_seconds(seconds)}。",
     )

@@ -97,7 +97,7 @@ def bucket_bytes(
         each = all_reduce_time(nbytes / n_buckets)
         return float(bucket_timeline(n_buckets, backward_seconds, each)[1][-1])
 
-    best = min(range(1, 513), key=last_end)
+    best = min(range(1, 257), key=last_end)
     return nbytes / best
 
 

@@ -64,13 +64,13 @@ SHORT_ALL_REDUCE = Exercise(
     },
     references={ONE_ANSWER: answers.short_all_reduce},
     hint=Words(
-        "A ring halves nothing: it moves 1/N a step. In the first step exchange **half** of the "
+        "A ring moves only 1/N a step. In your first step exchange **half** of the "
         "vector with one partner; after it each of you is responsible for a half. Then a quarter "
         "with another partner. After log2 N steps every rank holds one summed chunk; go back the "
         "same way. `r ^ d` is the partner at distance d.",
-        "环每步只传 1/N。第一步就和一个伙伴交换**一半**的向量，之后两人各负责一半；下一步和另一个"
-        "伙伴交换四分之一。log2 N 步之后，每个 rank 有一块完整的和；再原路返回。`r ^ d` 是距离为 d "
-        "的伙伴。",
+        "环每步只传 1/N。你可以第一步就和一个伙伴交换**一半**的向量，之后两人各负责一半；"
+        "下一步和另一个伙伴交换四分之一。log2 N 步之后，每个 rank 有一块完整的和；再原路返回。"
+        "`r ^ d` 是距离为 d 的伙伴。",
     ),
     solution=Words(
         "Recursive halving, then recursive doubling (Rabenseifner). In the model it beats the "
@@ -90,8 +90,8 @@ FAST_BROADCAST = Exercise(
             BROADCAST,
             (5, 8),
             Words(
-                "at most half the tree's time: each rank passes every byte on once.",
-                "时间不到树的一半：每个 rank 把每个字节只转发一次。",
+                "at most half the tree's time: with chunks a rank receives and passes on at once.",
+                "时间不到树的一半：切成块以后，一个 rank 可以边收边发。",
             ),
             limit=PriceLimit(
                 lambda n: flat_topology(n, ALPHA, NVLINK),
@@ -153,9 +153,14 @@ PLACEMENT = Exercise(
         "先看哪些放得下，再取其中最快的。乘积的可能不多，可以全部试一遍。",
     ),
     solution=Words(
-        "Tensor parallelism costs most and saves most memory: as much of it as memory demands, "
-        "never across nodes. The pipeline cuts memory cheaply and pays with its bubble.",
-        "张量并行最贵，也最省显存：显存要多少就用多少，绝不跨节点。流水线省显存便宜，代价是空泡。",
+        "Only tensor parallelism divides the activations: the 70B model needs 4 of it, and more "
+        "costs more than it saves, most of all across nodes. The pipeline divides the parameters "
+        "with little traffic, but its bubble grows as micro-batches get fewer: for the 8B model "
+        "tensor 2 beats pipeline 2. No rule of thumb settles all cases, a search does.",
+        "只有张量并行能切开激活值：70B 至少要切成 4 份，再多就得不偿失，跨节点时最甚。"
+        "流水线切开参数，通信很少，但微批次越少，空泡占得越多：对 8B 来说，张量并行 2 "
+        "胜过流水线 2。"
+        "没有一条经验规则管得了所有情形，搜索可以。",
     ),
     shown=(answers.place,),
 )

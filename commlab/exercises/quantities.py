@@ -7,6 +7,7 @@ import numbers
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from commlab.exercises.verdicts import Words, in_code, refuse
 from commlab.units import GIB, KIB, MIB, TIB, format_bytes, format_seconds
@@ -42,6 +43,16 @@ class Unit:
     needs_unit: bool = True
 
 
+class Quantity(NamedTuple):
+    """A number that a reader wrote: its value in the unit's base, and the unit it was written in.
+
+    ``1.2 s`` and ``1200 ms`` have one value; which digits were rounded only the unit tells.
+    """
+
+    value: float
+    written_in: float
+
+
 BYTES = Unit(
     Words("a number of bytes", "一个字节数"),
     Words("`'3 MiB'` or `3 * MIB`", "`'3 MiB'` 或 `3 * MIB`"),
@@ -58,7 +69,7 @@ SECONDS = Unit(
 TIMES = Unit(
     Words("a plain number", "一个不带单位的数"),
     Words("`3` or `1.5`", "`3` 或 `1.5`"),
-    {"": 1, "x": 1, "×": 1},
+    {"": 1, "x": 1, "×": 1, "倍": 1},
     "{:.4g}".format,
     needs_unit=False,
 )
@@ -71,7 +82,7 @@ PART = Unit(
 )
 
 
-def read_quantity(answer: object, unit: Unit) -> float:
+def read_quantity(answer: object, unit: Unit) -> Quantity:
     """Return an answer as a number in the unit's base (bytes, seconds, 1).
 
     Raises
@@ -80,7 +91,9 @@ def read_quantity(answer: object, unit: Unit) -> float:
         If it is no such number; the reason is "type", "unit", "no_unit" or "not_a_size".
     """
     if isinstance(answer, str):
-        return _checked(_read_text(answer, unit), answer, unit)
+        read = _read_text(answer, unit)
+        _check_size(read.value, answer, unit)
+        return read
     if hasattr(answer, "item") and getattr(answer, "ndim", None) == 0:
         answer = answer.item()
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
@@ -91,10 +104,11 @@ def read_quantity(answer: object, unit: Unit) -> float:
             f"这里要填{unit.name.zh}，例如 {unit.example.zh}；"
             f"你给的是 {in_code(type(answer).__name__)}。",
         )
-    return _checked(float(answer), answer, unit)
+    _check_size(float(answer), answer, unit)
+    return Quantity(float(answer), 1.0)
 
 
-def _checked(value: float, answer: object, unit: Unit) -> float:
+def _check_size(value: float, answer: object, unit: Unit) -> None:
     if not math.isfinite(value) or value < 0:
         raise refuse(
             "not_a_size",
@@ -102,10 +116,9 @@ def _checked(value: float, answer: object, unit: Unit) -> float:
             "below zero.",
             f"{in_code(answer)} 不可能是答案：这里要填{unit.name.zh}，有限且不小于零。",
         )
-    return value
 
 
-def _read_text(text: str, unit: Unit) -> float:
+def _read_text(text: str, unit: Unit) -> Quantity:
     match = _NUMBER_AND_UNIT.fullmatch(text)
     if match is None:
         raise refuse(
@@ -116,7 +129,7 @@ def _read_text(text: str, unit: Unit) -> float:
         )
     number, written = float(match[1].replace(",", "")), match[2]
     if written in unit.factors:
-        return number * unit.factors[written]
+        return Quantity(number * unit.factors[written], unit.factors[written])
     if not written:
         raise refuse(
             "no_unit",
@@ -124,6 +137,13 @@ def _read_text(text: str, unit: Unit) -> float:
             f"for example {unit.example.en}.",
             f"{in_code(text)} 没有单位：这里要填{unit.name.zh}，例如 {unit.example.zh}。",
         )
+    for known in unit.factors:
+        if written.lower() == known.lower():
+            raise refuse(
+                "unit",
+                f"Capitals matter in units: write {in_code(known)}, not {in_code(written)}.",
+                f"单位区分大小写：请写 {in_code(known)}，不要写 {in_code(written)}。",
+            )
     raise refuse(
         "unit",
         f"The unit {in_code(written)} does not fit: this should be {unit.name.en}, "

@@ -39,12 +39,12 @@ def judge_ring_order(answer: object) -> Verdict:
     """Judge ``ring_order(node_of)``: the ranks in the order of the ring."""
     for node_of in NODES:
         result = call(answer, list(node_of))
-        order = numbers_in(
-            result, (len(node_of),), Words("a list of all ranks", "由全部 rank 组成的列表")
-        )
+        n_ranks = len(node_of)
+        what = Words(f"a list of all {n_ranks} ranks", f"由全部 {n_ranks} 个 rank 组成的列表")
+        order = numbers_in(result, (n_ranks,), what)
         ranks = [int(rank) for rank in order]
         shown = in_code(node_of)
-        if sorted(ranks) != list(range(len(node_of))) or (order != ranks).any():
+        if sorted(ranks) != list(range(n_ranks)) or (order != ranks).any():
             raise refuse(
                 "not_a_ring",
                 f"For nodes {shown}: the ring must visit each rank once; yours is "

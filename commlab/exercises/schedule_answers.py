@@ -52,6 +52,8 @@ class ScheduleJudge:
         The N that are tried.
     meaning : Words
         What a right answer has shown.
+    n_chunks : int, optional
+        The chunks that the vector must be cut into, where that is part of the task.
     steps, moved : callable, optional
         N to the most steps, and to the most of S that one rank may send (or receive).
     limit : PriceLimit, optional
@@ -60,6 +62,7 @@ class ScheduleJudge:
     collective: str
     sizes: Sequence[int]
     meaning: Words
+    n_chunks: int | None = None
     steps: Callable[[int], int] | None = None
     moved: Callable[[int], Fraction] | None = None
     limit: PriceLimit | None = None
@@ -68,7 +71,14 @@ class ScheduleJudge:
         """Return that it is right, or raise `Refused`."""
         for n_ranks in self.sizes:
             schedule = self._built(answer, n_ranks)
-            for check in (self._meaning, self._ports, self._steps, self._bytes, self._price):
+            for check in (
+                self._meaning,
+                self._ports,
+                self._chunks,
+                self._steps,
+                self._bytes,
+                self._price,
+            ):
                 check(schedule, n_ranks)
         return right(self.meaning.en, self.meaning.zh)
 
@@ -103,6 +113,17 @@ class ScheduleJudge:
             flat_topology(n_ranks, ALPHA, NVLINK).check(schedule)
         except ScheduleError as error:
             raise _at_place("ports", error, n_ranks) from error
+
+    def _chunks(self, schedule: Schedule, n_ranks: int) -> None:
+        if self.n_chunks is None or schedule.n_chunks == self.n_chunks:
+            return
+        raise refuse(
+            "chunks",
+            f"With {n_ranks} ranks your schedule is right but cuts the vector into "
+            f"{schedule.n_chunks} chunks; the task asks for {self.n_chunks}.",
+            f"{n_ranks} 个 rank 时，你的调度表结果正确，但把向量切成了 {schedule.n_chunks} 块；"
+            f"题目要的是 {self.n_chunks} 块。",
+        )
 
     def _steps(self, schedule: Schedule, n_ranks: int) -> None:
         if self.steps is None or len(schedule.steps) <= self.steps(n_ranks):
@@ -178,14 +199,24 @@ def check_promise(schedule: Schedule, collective: str) -> None:
                 )
 
 
+# What the sentence of a ScheduleError holds, and what that means.
+_IN_CHINESE = (
+    ("already holds", "这个 rank 已经有的贡献又加了一次"),
+    ("overwrites", "这一块被覆盖，已经加进去的贡献丢了"),
+    ("never filled", "收到或加上的这一块，发送方手里还没有内容"),
+    ("without the contributions", "最后这一块还缺别的 rank 的贡献"),
+    ("does not exist", "没有这个 rank、块或操作"),
+    ("sends to itself", "有 rank 发给了自己"),
+    ("two rows write", "一步里有两行写进了同一个 rank 的同一块"),
+    ("messages at once", "一个 rank 在一步里收或发了不止一条消息"),
+)
+
+
 def _at_place(reason: str, error: ScheduleError, n_ranks: int) -> Refused:
     """Return the refusal of a schedule, with the place where it goes wrong."""
     named = (("第 {} 步", error.step), ("rank {}", error.rank), ("第 {} 块", error.chunk))
     place = "，".join(word.format(value) for word, value in named if value is not None)
-    what_zh = {
-        "meaning": "这里有一份贡献被加了两次、丢失了，或者根本没有到",
-        "ports": "这里一个 rank 在一步里收或发了不止一条消息",
-    }[reason]
+    what_zh = next((told for held, told in _IN_CHINESE if held in str(error)), "不合规则")
     return refuse(
         reason,
         f"With {n_ranks} ranks: {error}",

@@ -153,6 +153,5 @@ class Report:
 def _marked(part: str, verdict: Verdict) -> Words:
     mark_en, mark_zh = _MARKS[verdict.status]
     name = f"`{part}` " if part else ""
-    return Words(
-        f"{name}**{mark_en}**. {verdict.words.en}", f"{name}**{mark_zh}**：{verdict.words.zh}"
-    )
+    sentence = verdict.words.en[:1].upper() + verdict.words.en[1:]
+    return Words(f"{name}**{mark_en}**. {sentence}", f"{name}**{mark_zh}**：{verdict.words.zh}")

@@ -18,6 +18,9 @@ stage 1 and keeps more than stage 3."""
 
 MICRO_BATCHES = (1, 2, 4, 8)
 
+# With more in a pipeline its bubble is nothing, and playing through its schedule takes minutes.
+MOST_MICROBATCHES = 1024
+
 # What a step consists of beside computation, as `TrainingStep` names it, and in words.
 _PARTS = {
     "recompute": "the forward pass run again",
@@ -184,7 +187,7 @@ def rank_placements(
     Within a placement all combinations of ZeRO stage (0, 1, 3), recomputation and micro-batch
     (1, 2, 4, 8 sequences) that the request leaves open are tried; the fastest that fits counts,
     and of equally fast ones the one that needs least memory. Sequence parallelism goes with
-    tensor parallelism, the pipeline runs 1F1B.
+    tensor parallelism, the pipeline runs 1F1B, with at most `MOST_MICROBATCHES`.
     """
     everything = list(placements(request))
     outcomes = []
@@ -237,7 +240,10 @@ def best_of_placement(request: Request, placement: Placement) -> Outcome:
             f"does not fit: at least {format_bytes(smallest.memory.total)} on a GPU of "
             f"{format_bytes(smallest.memory.capacity)}",
         )
-    return Outcome(placement, None, refusal.rstrip(".") or "the micro-batch does not divide it")
+    why = f"its copies have {sequences} sequences a step, in no way to be cut into micro-batches"
+    if placement.pipeline > 1:
+        why += f", of which a pipeline may have {MOST_MICROBATCHES}"
+    return Outcome(placement, None, refusal.rstrip(".") or why)
 
 
 def _plans(request: Request, placement: Placement, sequences: int) -> Iterator[Plan]:
@@ -247,7 +253,9 @@ def _plans(request: Request, placement: Placement, sequences: int) -> Iterator[P
     if placement.data == 1 and request.zero_stage is None:
         stages = (0,)  # nobody to share with
     for micro_batch in sizes:
-        if sequences % micro_batch:
+        n_microbatches = sequences // micro_batch
+        too_many = placement.pipeline > 1 and n_microbatches > MOST_MICROBATCHES
+        if sequences % micro_batch or too_many:
             continue
         for zero_stage in stages:
             for recompute in RECOMPUTE if request.recompute is None else (request.recompute,):
@@ -258,7 +266,7 @@ def _plans(request: Request, placement: Placement, sequences: int) -> Iterator[P
                     expert=placement.expert,
                     sequence=request.sequence,
                     micro_batch=micro_batch,
-                    n_microbatches=sequences // micro_batch,
+                    n_microbatches=n_microbatches,
                     zero_stage=zero_stage,
                     # Below stage 2 whole gradients are kept anyway: reduce them once.
                     reduce_each_microbatch=zero_stage >= 2,

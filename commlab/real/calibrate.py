@@ -17,12 +17,12 @@ import torch
 import torch.distributed as dist
 
 from commlab.algorithms import REGISTRY
+from commlab.calibrate.fit_ring import fit_alpha_beta
 from commlab.checks import check_n_ranks
 from commlab.choice import Choice, best_algorithm
 from commlab.real.bench_plan import BACKEND
 from commlab.real.bind import bind_plan, make_scratch
 from commlab.real.execute import follow_plan
-from commlab.real.measure import fit_alpha_beta
 from commlab.real.plan import plan_for_rank
 from commlab.real.workers import BYTES_PER_BLOCK, FLOAT32_BYTES, MAX_CALLS
 from commlab.schedule import Schedule

@@ -74,18 +74,24 @@ class Journal:
 @contextlib.contextmanager
 def witnesses(folder: Path, journal: Journal, patience: float) -> Iterator[None]:
     """Ask both witnesses shortly before ``patience`` (in seconds) is over, unless we are done."""
-    seconds = ASK_AFTER * patience
-    recorder = threading.Timer(seconds, _save_flight, (folder, journal))
-    recorder.daemon = True
-    recorder.start()
+    timer = threading.Timer(ASK_AFTER * patience, _ask, (folder, journal))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _ask(folder: Path, journal: Journal) -> None:
+    """Ask one witness after the other, in a thread of Python.
+
+    ``faulthandler.dump_traceback_later`` would not wait for this thread's turn: it reads the
+    frames of all threads even while one of them runs on, and can then end the rank (signal 11).
+    """
     with open(folder / _files.stack(journal.rank), "w") as file:
-        # A thread of C, which also works while Python is held up.
-        faulthandler.dump_traceback_later(seconds, file=file)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-            recorder.cancel()
+        faulthandler.dump_traceback(file)
+    _save_flight(folder, journal)
 
 
 def _save_flight(folder: Path, journal: Journal) -> None:

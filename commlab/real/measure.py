@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from commlab.calibrate.fit_ring import fit_alpha_beta
 from commlab.cost import alpha_beta_ring_allreduce
 from commlab.real.launch import RankError, run
 from commlab.units import KIB, format_bytes, format_rate, format_seconds
@@ -84,49 +85,6 @@ def about_this_machine() -> str:
         f"{processor}, {os.cpu_count()} cores, {platform.system()}, "
         f"Python {platform.python_version()}, torch {metadata.version('torch')}"
     )
-
-
-def fit_alpha_beta(
-    nbytes: Sequence[float], seconds: Sequence[float], n_ranks: int
-) -> tuple[float, float]:
-    """Fit α and β of the ring formula to measured all-reduce times.
-
-    Parameters
-    ----------
-    nbytes, seconds : sequence of float
-        Sizes S in bytes and the time of each, at least two different sizes.
-    n_ranks : int
-        2 or more.
-
-    Returns
-    -------
-    alpha, beta : float
-        Seconds per step of the ring; bytes per second in one direction.
-
-    Raises
-    ------
-    ValueError
-        If the times don't grow with the size, so that no positive α and β fit.
-
-    Notes
-    -----
-    Least squares of the *relative* errors: otherwise the largest message alone, whose
-    microseconds are the most, would decide on β and leave α to chance.
-    """
-    size, time = np.asarray(nbytes, dtype=float), np.asarray(seconds, dtype=float)
-    if len(np.unique(size)) < 2:
-        raise ValueError("two unknowns need at least two different sizes.")
-    # T = messages * α + bytes_sent / β is linear in α and 1/β. Divided by T: aim at 1.
-    messages = np.full(len(size), 2.0 * (n_ranks - 1))
-    bytes_sent = 2 * (n_ranks - 1) / n_ranks * size
-    columns = np.column_stack([messages / time, bytes_sent / time])
-    (alpha, per_byte), *_ = np.linalg.lstsq(columns, np.ones(len(size)), rcond=None)
-    if alpha <= 0 or per_byte <= 0:
-        raise ValueError(
-            "no positive α and β fit these times: measure more sizes, from a few KiB "
-            "to tens of MiB, on a quiet machine."
-        )
-    return float(alpha), float(1 / per_byte)
 
 
 def bus_bandwidth(nbytes: float, seconds: float, n_ranks: int) -> float:

@@ -20,8 +20,8 @@ def state(page):
     return zh, en, page.evaluate("document.documentElement.lang")
 
 
-def test_switch_hides_the_other_language(open_book, page_name):
-    page = open_book("both").go(page_name)
+def test_switch_hides_the_other_language(desk):
+    page = desk.page
     assert state(page) == (True, True, "en")
     switch(page, "zh")
     assert state(page) == (True, False, "zh-CN")
@@ -31,6 +31,8 @@ def test_switch_hides_the_other_language(open_book, page_name):
     assert page.eval_on_selector_all(pressed, "b => b.map(x => x.dataset.mode)") == ["en"]
     # Headings stand outside the blocks: they never go.
     assert page.locator("article h1").is_visible()
+    switch(page, "both")
+    assert state(page) == (True, True, "en")
 
 
 def test_choice_is_remembered(open_book):

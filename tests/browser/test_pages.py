@@ -37,10 +37,11 @@ STARS = r"""() => {
 WIDTHS = """() => [document.documentElement.scrollWidth, document.body.scrollWidth, innerWidth]"""
 
 
-@pytest.mark.parametrize("disk", [False, True], ids=["http", "file"])
-def test_page_is_complete_and_alone(open_book, page_name, disk):
-    visit = open_book(disk=disk)
-    page = visit.go(page_name)
+@pytest.mark.parametrize("window", ["desk", "phone"])
+def test_page_is_complete_and_alone(request, page_name, window):
+    """Once from the server on a wide screen, once from disk on a narrow one."""
+    visit = request.getfixturevalue(window)
+    page = visit.page
     assert visit.foreign == []
     assert visit.errors == []
     nodes, rendered, containers, errors = page.evaluate(MATH_COUNTS)
@@ -61,10 +62,9 @@ def test_the_theme_s_own_pages_are_alone(open_book, name, disk):
     assert visit.errors == []
 
 
-def test_a_phone_scrolls_downwards_only(open_book, page_name):
-    visit = open_book(width=360)
-    page = visit.go(page_name)
-    for mode in ("both", "zh", "en"):
+def test_a_phone_scrolls_downwards_only(phone):
+    page = phone.page
+    for mode in ("zh", "en", "both"):
         page.click(f'.lang-switch button[data-mode="{mode}"]')
         document, body, window = page.evaluate(WIDTHS)
         assert document <= window == 360, f"{mode}: the page is {document} px wide"
@@ -91,9 +91,8 @@ def anchors_of(file):
     return set(re.findall(r'\bid="([^"]+)"', file.read_text()))
 
 
-def test_no_link_leads_nowhere(open_book, page_name, html):
-    page = open_book().go(page_name)
-    targets = page.eval_on_selector_all(
+def test_no_link_leads_nowhere(desk, html):
+    targets = desk.page.eval_on_selector_all(
         "a[href]",
         "links => links.map(link => link.href).filter(href => href.startsWith(location.origin))",
     )
