@@ -18,6 +18,7 @@ A100 = "NVIDIA A100-SXM4-40GB"
 
 # Logs of real clusters, where somebody has them.
 REAL_LOGS = Path(os.environ.get("COMMLAB_LOGS", ROOT.parent / "shared" / "nccl_logs"))
+REAL_LOG_FILES = sorted(path for path in REAL_LOGS.glob("*") if path.suffix in (".txt", ".log"))
 
 
 def doubling(smallest: int, largest: int) -> list[int]:

@@ -6,7 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from synthetic_runs import REAL_LOGS, doubling, line_times, log_text, noisy, run_of, straight_run
+from synthetic_runs import (
+    REAL_LOG_FILES,
+    doubling,
+    line_times,
+    log_text,
+    noisy,
+    run_of,
+    straight_run,
+)
 
 from commlab import cli
 from commlab.units import GIB
@@ -179,9 +187,9 @@ def test_fit_loads_neither_torch_nor_matplotlib(log):
     assert answer.stdout.splitlines()[-1] == "0 []"
 
 
-@pytest.mark.skipif(not REAL_LOGS.is_dir(), reason="no folder of real logs (COMMLAB_LOGS)")
+@pytest.mark.real_logs
 def test_all_real_logs_at_once(capsys):
-    paths = [str(path) for path in sorted(REAL_LOGS.glob("*.txt"))]
+    paths = [str(path) for path in REAL_LOG_FILES]
     status = cli.main(["fit", "--json", *paths])
     out, err = capsys.readouterr()
     content = json.loads(out)

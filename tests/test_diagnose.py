@@ -8,7 +8,7 @@ from synthetic_runs import (
     A100,
     FIRST_LINE,
     H100,
-    REAL_LOGS,
+    REAL_LOG_FILES,
     doubling,
     line_times,
     noisy,
@@ -268,9 +268,9 @@ ALARMS = {
 }
 
 
-@pytest.mark.skipif(not REAL_LOGS.is_dir(), reason="no folder of real logs (COMMLAB_LOGS)")
+@pytest.mark.real_logs
 def test_real_logs_give_no_false_alarm():
-    for path in sorted(REAL_LOGS.glob("[0-9][0-9]_*.txt")):
+    for path in REAL_LOG_FILES:
         try:
             log = read_log_file(path)
         except LogError:

@@ -697,15 +697,15 @@ def test_only_functions_have_source(wrong):
 # The book's own explorers
 
 
-# §6 launches real processes, which the book build and nbval do already; its explorer is
-# drawn and checked by the book build in the same way.
+# §6 and "measure your own cluster" launch real processes, which the book build and nbval do
+# already; their explorers are drawn and checked by the book build in the same way.
 # Knobs with fewer than seven stops because there are no more values, with their number.
 ALL_THERE_ARE = {
     ("Memory of one GPU", "shape"): 4,  # the models of the book
     ("Tensor parallelism: how many GPUs", "gpus_per_node"): 6,  # 32 heads tell no more apart
     ("Llama-3 70B on 64 GPUs: who sits in the node", "order"): 6,  # orders of three axes
 }
-QUICK_NOTEBOOKS = [path for path in NOTEBOOKS if not path.stem.startswith("06")]
+QUICK_NOTEBOOKS = [path for path in NOTEBOOKS if not path.stem.startswith(("06", "measure"))]
 
 
 @pytest.mark.parametrize("path", QUICK_NOTEBOOKS, ids=lambda path: path.stem)

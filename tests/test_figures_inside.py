@@ -15,8 +15,8 @@ from commlab.explore import Explorer
 from commlab.explore.render import FIGURE_RC
 from tests.notebook_explorers import NOTEBOOKS, explorers_of
 
-# Section 6 starts real processes; its figure is drawn in tests of its own and by the build.
-PAGES = [path for path in NOTEBOOKS if not path.stem.startswith("06")]
+# Two pages start real processes; their figures are drawn in tests of their own and by the build.
+PAGES = [path for path in NOTEBOOKS if not path.stem.startswith(("06", "measure"))]
 # Letters may be a little wider than in DejaVu Sans where a browser has another font.
 MARGIN_PIXELS = 2.0
 

@@ -21,7 +21,7 @@ from log_quirks import (
     sample,
     times,
 )
-from synthetic_runs import REAL_LOGS
+from synthetic_runs import REAL_LOG_FILES, REAL_LOGS
 
 from commlab.calibrate import Log, LogError, read_log, read_log_file
 from commlab.calibrate.bus import OPS, bus_factor, collective_of
@@ -554,36 +554,34 @@ def real_logs():
     titles = lines[0].split("\t") if lines else []
     rows = [dict(zip(titles, line.split("\t"), strict=False)) for line in lines[1:]]
     facts = {row["file"]: row for row in rows}
-    return [(path, facts.get(path.name)) for path in sorted(REAL_LOGS.glob("*.[tl][xo][tg]"))]
+    return [(path, facts.get(path.name)) for path in REAL_LOG_FILES]
 
 
-REAL = real_logs()
-
-# Not collected where there is no folder: a test that is skipped counts as a failure.
-if REAL:
-
-    @pytest.mark.parametrize(("path", "facts"), REAL, ids=[path.name for path, _ in REAL])
-    def test_a_real_log_is_read_right(path, facts):
-        if "failed" in path.name:
-            with pytest.raises(LogError) as caught:
-                read_log_file(path)
-            assert caught.value.code == "no_rows"
-            return
-        if facts is None:
-            with contextlib.suppress(LogError):
-                check_invariants(read_log_file(path))
-            return
-        log = read_log_file(path)
-        assert [run.op for run in log.runs] == facts["op"].split("+")
-        for run in log.runs:
-            assert (run.n_ranks, run.n_nodes) == (int(facts["nGPUs"]), int(facts["nNodes"]))
-            assert run.hardware
-            assert not any(row.suspect for row in run.rows)
-            assert len(run.rows) >= 5
-        data_lines = [
-            line
-            for line in path.read_text(encoding="utf-8").splitlines()
-            if line[:1] == " " and line.split()[0].isdigit() and line.split()[0] != "0"
-        ]
-        assert sum(len(run.rows) for run in log.runs) == len(data_lines)
-        account_is_complete(log)
+@pytest.mark.real_logs
+@pytest.mark.parametrize(
+    ("path", "facts"), [pytest.param(*one, id=one[0].name) for one in real_logs()]
+)
+def test_a_real_log_is_read_right(path, facts):
+    if "failed" in path.name:
+        with pytest.raises(LogError) as caught:
+            read_log_file(path)
+        assert caught.value.code == "no_rows"
+        return
+    if facts is None:
+        with contextlib.suppress(LogError):
+            check_invariants(read_log_file(path))
+        return
+    log = read_log_file(path)
+    assert [run.op for run in log.runs] == facts["op"].split("+")
+    for run in log.runs:
+        assert (run.n_ranks, run.n_nodes) == (int(facts["nGPUs"]), int(facts["nNodes"]))
+        assert run.hardware
+        assert not any(row.suspect for row in run.rows)
+        assert len(run.rows) >= 5
+    data_lines = [
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line[:1] == " " and line.split()[0].isdigit() and line.split()[0] != "0"
+    ]
+    assert sum(len(run.rows) for run in log.runs) == len(data_lines)
+    account_is_complete(log)

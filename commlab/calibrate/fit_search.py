@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +17,8 @@ MOST_PIECES = 6
 ROWS_PER_PIECE = 3
 # With one row held out, its piece may be down to this many.
 ROWS_PER_PIECE_HELD_OUT = 2
-# One of several pieces reaches at least from a size to this many times the size: fewer bytes
-# between its ends say little of their rate, and a switch of protocol is no matter of a few percent.
+# The last of several pieces reaches at least from a size to this many times the size: fewer bytes
+# between its ends say little of β.
 SMALLEST_SPAN = 2.0
 # How often the rows are looked through for outliers after a fit.
 ROUNDS = 2
@@ -76,14 +76,13 @@ def find_pieces(sizes: np.ndarray, seconds: np.ndarray) -> Found:
     fewest[-1] = min(ROWS_PER_PIECE, n_rows)
     most = min(MOST_PIECES, max(1, n_rows // ROWS_PER_PIECE))
 
-    ends = sizes[np.append(blocks[1:], n_rows) - 1]
-    is_regime = ends >= SMALLEST_SPAN * sizes[blocks][:, None]
-    is_regime[0, -1] = True
+    too_short = SMALLEST_SPAN * sizes[blocks] > sizes[-1]
+    too_short[0] = False  # all rows in one piece
 
     def chains_of(weights: np.ndarray) -> list[Chains]:
         segments = fit_segments(sizes, seconds, blocks, weights, fewest)
-        cost = np.where(is_regime, segments.cost, np.inf)
-        return best_chains(sizes, blocks, replace(segments, cost=cost), most)
+        segments.cost[:, too_short, -1] = np.inf
+        return best_chains(sizes, blocks, segments, most)
 
     weights = holding * fits_growth(seconds, blocks)
     chains = chains_of(weights)

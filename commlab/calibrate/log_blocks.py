@@ -66,7 +66,7 @@ class Scanner:
             body = body.replace(",", " ")
             tokens = body.split()
         kinds = self._kinds.of(tokens)
-        if kinds[:1] in ("w", "d", "h"):
+        if kinds[:1] in ("w", "d", "h", "n"):
             body = log_lines.without_prefix(body)
             tokens = body.replace("|", " ").split()
             kinds = self._kinds.of(tokens)
@@ -159,11 +159,26 @@ class Scanner:
         self._take(fragment, quality)
 
     def _row_with_words(self, number: int, text: str, tokens: list[str], kinds: str) -> bool:
-        """Take a row with columns of words, where the titles name as many columns."""
+        """Take a row with columns of words where the titles name as many, or with labels inside."""
+        if self._row_with_labels(number, tokens, kinds):
+            return True
         titles = self._block.titles if self._block else None
         if not titles or len(tokens) != len(titles) or not kinds.strip("w"):
             return False
         fragment = Fragment(number, text, tokens, kinds, False)
+        if self._quality(fragment) < FULL:
+            return False
+        self._take(fragment, FULL)
+        return True
+
+    def _row_with_labels(self, number: int, tokens: list[str], kinds: str) -> bool:
+        """Take a row in which a launcher repeated its label ("0:", "node17:")."""
+        both = list(zip(tokens, kinds, strict=True))
+        kept = [word for word, kind in both if kind != "w" or word[-1] != ":"]
+        kinds = self._kinds.of(kept)
+        if len(kept) in (0, len(tokens)) or "w" in kinds:
+            return False
+        fragment = Fragment(number, " ".join(kept), kept, kinds, False, recovered=True)
         if self._quality(fragment) < FULL:
             return False
         self._take(fragment, FULL)

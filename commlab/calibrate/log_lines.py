@@ -30,17 +30,22 @@ _TIMES = (
 )
 # What comes before a line: a quote, a time, the number of a task, a host, a pod.
 PREFIX = re.compile(
-    rf"\s{{0,200}}(?:{_TIMES}|\d{{1,6}}:(?=\s|$)|[A-Za-z][\w.\-]{{0,99}}(?::(?=\s)|\s{{0,20}}\|)"
-    r"|\[[A-Za-z][\w.\-]{0,99}\]:?|>(?=\s|$)|&gt;(?=\s|$)|(?:out|err|stdout|stderr)[:>])",
+    rf"\s{{0,200}}(?:{_TIMES}|\d{{1,6}}:(?=[\s#]|$)|\[?\d{{9,10}}\.\d{{1,9}}\]?:?(?=\s|$)"
+    r"|[A-Za-z][\w.\-]{0,99}(?:\[\d{1,9}\])?(?::(?=[\s#]|$)|\s{0,20}\|)"
+    r"|\[[A-Za-z][\w.\-/]{0,199}\]:?|(?:DEBUG|INFO|WARNING|ERROR)\b:?|-(?=\s)|>(?=\s|$)|&gt;(?=\s|$)"
+    r"|(?:stdout|stderr)\s[FP](?=\s|$)|(?:out|err|stdout|stderr)[:>])",
     re.A,
 )
 # mpirun's --tag-output, or its short form, anywhere in a line.
 TAG = re.compile(
-    r"\[(?:\d{1,9},)?(\d{1,9})\](?:<std(?:out|err|diag)>)?:?|<std(?:out|err|diag)>:?", re.A
+    r"\[(?:[\w.\-]{1,99}@)?(?:\d{1,9},)?(\d{1,9})\](?:<std(?:out|err|diag)>)?:?"
+    r"|<std(?:out|err|diag)>:?",
+    re.A,
 )
 _BEFORE_NCCL = re.compile(r"[A-Za-z][\w.\-]{0,200}:\d{1,9}:\d{1,9}\s?(?:\[\d{1,4}\])?\s?$", re.A)
 _ELISION = re.compile(
-    r"[#\s|]*(?:(?:\.\s?){2,40}|…{1,9}|⋮{1,9}|\[\.\.\.\]|\[…\]|<snip>|\(?snip\)?|-+ ?snip ?-+"
+    r"[#\s|]*(?:(?:\.\s?){2,40}|(?:(?:\.{2,40}|…{1,9}|⋮|:)[\s|]{1,99}){1,60}(?:\.{2,40}|…|⋮|:)?|…{1,9}"
+    r"|⋮{1,9}|:|\[\.\.\.\]|\[…\]|<snip>|\(?snip\)?|-+ ?snip ?-+"
     r"|[\[(<]?(?:\.\.\.|…)?\s?\(?\d{0,9}\s?(?:more )?(?:lines?|rows?|ranks?|others?)\s?"
     r"(?:omitted|skipped|elided|more|cut|truncated|not shown)[^\n]{0,40})\s*",
     re.I | re.A,
@@ -153,7 +158,8 @@ def kind_of_line(line: str, bare: str) -> str | None:
             return "markup"
         if _ELISION.fullmatch(stripped):
             return "elision"
-        if stripped.strip("#| \t") == "":
+        # An empty comment, also behind a prefix that nobody knows.
+        if stripped.strip("#| \t") == "" or stripped.endswith((" #", "\t#")):
             return "comment"
         if _RULE.fullmatch(stripped):
             return "noise"

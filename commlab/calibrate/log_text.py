@@ -33,7 +33,9 @@ _ESCAPES = re.compile(
     r"|\x1b[@-Z\\-_]"
     r"|\[\d{1,3}(?:;\d{1,3}){0,5}m"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]+")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]+")
+# What web pages and chats make of a blank and of a #.
+_TYPOGRAPHY = str.maketrans(dict.fromkeys("\u00a0\u2007\u2009\u202f\u3000", " ") | {"\uff03": "#"})
 _ALLOWED_CONTROLS = bytes([7, 8, 9, 10, 12, 13, 27])
 _NO_TEXT = bytes(sorted(set(range(32)) - set(_ALLOWED_CONTROLS)))
 _SAMPLE = 65536
@@ -66,6 +68,8 @@ def lines_of(data: bytes | str) -> list[str]:
     if "\x1b" in text or "\x9b" in text or "m" in text:
         text = _ESCAPES.sub("", text)
     text = _CONTROLS.sub("", text)
+    if not text.isascii():
+        text = text.translate(_TYPOGRAPHY)
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

@@ -58,8 +58,8 @@ class Sample:
     noise : float
         Standard deviation of the relative noise.
     seed : int
-    slow : mapping from size to factor
-        Rows that something disturbed.
+    slow : tuple of (int, float)
+        Sizes whose rows something disturbed, and by which factor they are slower.
     prefixed, cut, broken : int or None
         A size whose row carries mpirun's prefix, ends in the middle, or has a line of NCCL INFO
         inside it.

@@ -122,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
     """Run ``commlab plan``; what looks like a slip of units goes to stderr, once each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow is refused in the end
         status = _run(options)
     for message in sorted({str(warning.message) for warning in caught}):
         print(f"commlab plan: note: {message}", file=sys.stderr)

@@ -12,8 +12,6 @@ from typing import Any
 
 from commlab.calibrate import Log, LogError, read_log, read_log_file
 
-TAKES = ".log,.txt,.out,.json"
-
 
 class LogUpload:
     """A button that takes one file; a cell that ends with it shows it.
@@ -33,9 +31,8 @@ class LogUpload:
         except ImportError:
             import ipywidgets
 
-            self.button: Any = ipywidgets.FileUpload(
-                accept=TAKES, multiple=False, description="log · 日志"
-            )
+            # Any name: logs end in .log, .txt, .out, .o12345 …
+            self.button: Any = ipywidgets.FileUpload(multiple=False, description="log · 日志")
         else:
             self.button = None
             self._files = files.upload()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,6 +90,8 @@ def make_answer(
     ------
     NoPlacementError
         If no placement can run.
+    ValueError
+        If a step takes no finite time.
     """
     if calibrated is not None:
         request = replace(request, cluster=calibrated.cluster)
@@ -96,6 +99,11 @@ def make_answer(
     if ranking.best is None:
         raise NoPlacementError(_why_none(request, ranking.outcomes))
     lines = tuple(_line(request, outcome, calibrated) for outcome in ranking.outcomes)
+    times = [time for line in lines for time in (line.seconds, *(line.interval or ()))]
+    if not all(time is None or math.isfinite(time) for time in times):
+        raise ValueError(
+            "a step would take longer than can be computed: check the MFU, alpha and the links."
+        )
     if calibrated is None:
         remarks: tuple[str, ...] = ("links at line rate: no calibration, so no interval",)
     else:
@@ -108,10 +116,19 @@ def _why_none(request: Request, outcomes: tuple[Outcome, ...]) -> str:
     if not outcomes:
         return f"{what}: no placement has the sizes that were asked for: leave one of them open."
     # Those that only lack memory come nearest.
-    nearest = next((o for o in outcomes if o.why.startswith("does not fit")), outcomes[0])
+    lacking = [(outcome.needs, outcome) for outcome in outcomes if outcome.needs is not None]
+    if lacking:
+        _, nearest = min(lacking, key=lambda pair: pair[0])
+        cure = "Take more GPUs, fewer tokens per GPU, or leave more sizes open."
+    else:
+        nearest = outcomes[0]
+        cure = (
+            f"Take a multiple of {request.sequence} tokens per GPU, shorter sequences, or leave "
+            "more sizes open."
+        )
     return (
-        f"{what}: none of {len(outcomes)} placements can run. {nearest.placement}: {nearest.why}. "
-        "Take more GPUs, fewer tokens per GPU, or leave more sizes open."
+        f"{what}: none of {len(outcomes)} placements can run; the nearest, {nearest.placement}: "
+        f"{nearest.why}. {cure}"
     )
 
 
@@ -242,9 +259,10 @@ def _seconds(line: Line) -> str:
 
 
 def _span(interval: tuple[float, float]) -> str:
-    """Print both ends with the digits that an interval of a few percent needs."""
+    """Print both ends with digits enough to tell them apart, 4 to 6."""
     fast, slow = interval
-    return f"{fast:.4g} to {slow:.4g} s"
+    digits = next((n for n in (4, 5) if f"{fast:.{n}g}" != f"{slow:.{n}g}"), 6)
+    return f"{fast:.{digits}g} to {slow:.{digits}g} s"
 
 
 def as_data(answer: Answer) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from commlab.budget import Cluster
 from commlab.calibrate.fit_parameters import MESSAGES
+from commlab.checks import check_n_ranks
 from commlab.planner.presets import read_json
 from commlab.units import format_rate, format_seconds
 
@@ -44,7 +45,8 @@ class MeasuredRun:
     """What a calibration says of one run.
 
     ``alpha`` is seconds per message of a ring, None where the run could not tell; ``beta``
-    is bus bandwidth in bytes/s; ``error`` the held-out median relative error of the fit.
+    is bus bandwidth in bytes/s; ``error`` the held-out median relative error of the fit;
+    ``hardware`` what the log calls the GPUs, None if it does not.
     """
 
     op: str
@@ -53,6 +55,7 @@ class MeasuredRun:
     alpha: Interval | None
     beta: Interval
     error: float
+    hardware: str | None = None
 
     @property
     def gpus_per_node(self) -> int:
@@ -60,7 +63,8 @@ class MeasuredRun:
         return self.n_ranks // self.n_nodes
 
     def __str__(self) -> str:
-        return f"{self.op} on {self.n_ranks} ranks of {self.n_nodes} node(s)"
+        of = "" if self.hardware is None else f" of {self.hardware}"
+        return f"{self.op} on {self.n_ranks} ranks{of}, {self.n_nodes} node(s)"
 
 
 @dataclass(frozen=True)
@@ -120,17 +124,26 @@ def _read_run(run: dict[str, Any]) -> MeasuredRun:
         _, count = MESSAGES.get(run["op"], (None, None))
         # Without a count nobody knows what one message takes.
         alpha = alpha.divided(count(run["n_ranks"])) if count is not None else None
-    error = run["heldout_median_rel_err"]
+    held_out = run["heldout_median_rel_err"]
+    error = _interval(run["median_rel_err"] if held_out is None else held_out, None)
     beta = _interval(run["beta_Bps"], run["beta_ci"])
     if beta is None or beta.low <= 0:
         raise ValueError("beta_Bps is no rate")
+    n_ranks = check_n_ranks(run["n_ranks"], "n_ranks")
+    if run["n_nodes"] is None:
+        raise ValueError("it does not say on how many nodes it ran: give commlab fit --nodes")
+    n_nodes = check_n_ranks(run["n_nodes"], "n_nodes")
+    if n_nodes > n_ranks:
+        raise ValueError(f"{n_ranks} ranks on {n_nodes} nodes")
+    hardware = run.get("hardware")
     return MeasuredRun(
-        op=run["op"],
-        n_ranks=run["n_ranks"],
-        n_nodes=run["n_nodes"] or 1,
+        op=str(run["op"]),
+        n_ranks=n_ranks,
+        n_nodes=n_nodes,
         alpha=alpha,
         beta=beta,
-        error=float(run["median_rel_err"] if error is None else error),
+        error=0.0 if error is None else error.value,
+        hardware=None if hardware is None else str(hardware),
     )
 
 
@@ -191,8 +204,9 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
         remarks.append(f"inside a node: {format_rate(inside.beta.value)}, from {inside}")
         if inside.beta.value > cluster.beta_intra:
             remarks.append(
-                f"that is above the line rate of {format_rate(cluster.beta_intra)}, so the "
-                "switches reduce: gathers will be slower than planned; measure all_gather"
+                f"that is above the line rate of {format_rate(cluster.beta_intra)}: either the "
+                "switches reduce, and gathers will be slower than planned (measure all_gather), "
+                "or it is another cluster (--cluster)"
             )
     if across is None:
         remarks.append(f"between nodes: line rate {format_rate(cluster.beta_inter)}, no run")
@@ -207,6 +221,8 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
         inner = changes["beta_intra"].value if inside else cluster.beta_intra
         if across.gpus_per_node > 1 and across.beta.value > 0.9 * inner:
             remarks.append("the links inside the nodes limit that run: a lower bound")
+        if across.n_nodes == 2 and across.gpus_per_node > 1:
+            remarks.append("two nodes flatter: measure on four or more")
     alphas = [(run, run.alpha) for run in (across, inside) if run and run.alpha]
     if not alphas:
         remarks.append(f"alpha: {format_seconds(cluster.alpha)}, assumed; no run could tell")
@@ -214,6 +230,11 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
         run, alpha = alphas[0]
         changes["alpha"] = alpha.widened(run.error)
         remarks.append(f"alpha: {format_seconds(alpha.value)} per message of a ring, from {run}")
+        if run.op == "all_reduce":
+            remarks.append(
+                "small all-reduces often go by a tree, of fewer messages that take longer each: "
+                "all_gather tells the alpha of a ring"
+            )
     named = replace(cluster, name=f"{cluster.name}, links as measured")
     return CalibratedCluster(
         _with_links(named, {name: link.value for name, link in changes.items()}),

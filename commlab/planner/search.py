@@ -121,12 +121,14 @@ class Placement:
 class Outcome:
     """The best that a placement can do: a step, or why there is none.
 
-    ``why`` says what stands against it; empty for the best placement of all.
+    ``why`` says what stands against it; empty for the best placement of all. ``needs`` is the
+    memory in bytes without which it does not fit; None where memory is not what it lacks.
     """
 
     placement: Placement
     step: TrainingStep | None
     why: str = ""
+    needs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,7 @@ def best_of_placement(request: Request, placement: Placement) -> Outcome:
             None,
             f"does not fit: at least {format_bytes(smallest.memory.total)} on a GPU of "
             f"{format_bytes(smallest.memory.capacity)}",
+            needs=smallest.memory.total,
         )
     why = f"its copies have {sequences} sequences a step, in no way to be cut into micro-batches"
     if placement.pipeline > 1:
