@@ -24,7 +24,8 @@ def explorers_of(path: Path) -> list[Explorer]:
     compared with the built page by the browser tests.
     """
     notebook = nbformat.read(path, as_version=4)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    # `display` is a name that IPython gives to every cell.
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *shown: None}
     found = []
     with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(path.parent):
         for cell in notebook.cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -33,6 +34,7 @@ from commlab.planner import (
     text_lines,
 )
 from commlab.planner.calibration import Interval, MeasuredRun
+from commlab.units import format_bytes
 
 TINY = TransformerShape("tiny", 4, 64, 4, 2, 16, 128, 256)
 SMALL_NODES = replace(H100_CLUSTER, gpus_per_node=4, name="nodes of 4")
@@ -178,6 +180,27 @@ def test_why_names_what_costs_most_more():
 def test_a_model_that_fits_nowhere_is_refused_with_the_nearest_placement():
     with pytest.raises(NoPlacementError, match=r"405B on 8 GPUs: none of \d+ .* does not fit"):
         make_answer(Request(LLAMA3_405B, 8, 8192))
+    request = Request(LLAMA3_405B, 16, 8192)
+    needs = [o.needs for o in rank_placements(request).outcomes if o.needs is not None]
+    with pytest.raises(NoPlacementError, match=re.escape(format_bytes(min(needs)))):
+        make_answer(request)
+
+
+def test_tokens_that_make_no_whole_sequences_are_refused_with_the_cure():
+    with pytest.raises(NoPlacementError, match="multiple of 8192 tokens per GPU"):
+        make_answer(Request(LLAMA3_8B, 8, 10007))
+
+
+def test_a_pipeline_has_no_more_microbatches_than_can_be_played_through():
+    request = Request(TINY, 4, 10**9, sequence=1, cluster=SMALL_NODES, pipeline=4)
+    with pytest.raises(NoPlacementError, match="of which a pipeline may have 1024"):
+        make_answer(request)
+
+
+def test_a_step_that_takes_for_ever_is_refused():
+    cluster = replace(H100_CLUSTER, mfu=5e-324)
+    with pytest.raises(ValueError, match="longer than can be computed"):
+        make_answer(Request(LLAMA3_8B, 8, 8192, cluster=cluster))
 
 
 def test_progress_counts_to_the_end():
@@ -255,6 +278,52 @@ def test_a_gather_is_preferred_to_an_all_reduce_that_the_switches_speed_up():
     assert any("above the line rate" in remark for remark in alone.remarks)
 
 
+def test_the_link_and_alpha_come_from_the_largest_run_of_the_preferred_collective():
+    runs = [
+        run_of(n_ranks=16, n_nodes=2, beta=300e9, alpha=7e-6),
+        run_of(n_ranks=64, n_nodes=8, beta=200e9, alpha=9e-6),
+        run_of("all_reduce", n_ranks=128, n_nodes=16, beta=100e9, alpha=3e-6),
+        run_of(alpha=2e-6),
+    ]
+    calibrated = calibrate(H100_CLUSTER, runs)
+    assert calibrated.cluster.beta_inter == 25e9
+    assert calibrated.cluster.alpha == 9e-6
+    assert calibrated.slow.alpha > 9e-6 > calibrated.fast.alpha
+    assert "two nodes flatter" not in " ".join(calibrated.remarks)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (run_of(n_ranks=16, n_nodes=2, beta=300e9), "two nodes flatter"),
+        (run_of(n_ranks=32, n_nodes=4, beta=440e9), "a lower bound"),
+        (run_of("all_reduce", alpha=4e-6), "often go by a tree"),
+        (replace(run_of(), hardware="NVIDIA B200"), "of NVIDIA B200, 1 node"),
+    ],
+)
+def test_what_is_to_be_known_of_a_run_is_said(run, words):
+    assert words in " ".join(calibrate(H100_CLUSTER, [run]).remarks)
+    healthy = [run_of(alpha=4e-6), run_of(n_ranks=32, n_nodes=4, beta=300e9, alpha=4e-6)]
+    single = run_of(n_ranks=2, n_nodes=2, beta=440e9)
+    assert words not in " ".join(calibrate(H100_CLUSTER, healthy).remarks)
+    assert words not in " ".join(calibrate(H100_CLUSTER, [single]).remarks)
+
+
+def test_a_run_on_an_unknown_number_of_nodes_is_not_used_and_named(tmp_path):
+    path = write_fit(tmp_path / "fit.json", fit_entry(n_nodes=None, n_ranks=32, beta_Bps=360e9))
+    unknown = read_calibration(path)
+    calibrated = calibrate(H100_CLUSTER, [*unknown, run_of("all_reduce", beta=200e9)])
+    assert calibrated.cluster.beta_intra == 200e9
+    assert any("all_gather on 32 ranks (give" in remark for remark in calibrated.remarks)
+    with pytest.raises(ValueError, match="how many nodes"):
+        calibrate(H100_CLUSTER, unknown)
+
+
+def test_without_rows_held_out_the_error_of_the_points_counts(tmp_path):
+    path = write_fit(tmp_path / "fit.json", fit_entry(heldout_median_rel_err=None))
+    assert read_calibration(path)[0].error == 0.01
+
+
 def test_runs_of_other_collectives_are_no_calibration():
     with pytest.raises(ValueError, match="no run of all_gather"):
         calibrate(H100_CLUSTER, [run_of("sendrecv", n_ranks=2)])
@@ -281,6 +350,26 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, words):
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "fast", True])
 def test_a_rate_that_cannot_be_is_refused(tmp_path, value):
     path = write_fit(tmp_path / "fit.json", fit_entry(beta_Bps=value, beta_ci=[value, value]))
+    with pytest.raises(ValueError, match="run 1 is not as"):
+        read_calibration(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_ranks": 8.0},
+        {"n_ranks": "8", "alpha_s": None},
+        {"n_nodes": 0},
+        {"n_nodes": 9},
+        {"heldout_median_rel_err": float("nan")},
+        {"heldout_median_rel_err": -0.1},
+        {"beta_ci": [0.0, 370e9]},
+        {"alpha_ci": [1e-6]},
+    ],
+    ids=str,
+)
+def test_an_entry_that_cannot_be_is_refused(tmp_path, changes):
+    path = write_fit(tmp_path / "fit.json", fit_entry(**changes))
     with pytest.raises(ValueError, match="run 1 is not as"):
         read_calibration(path)
 
@@ -450,6 +539,16 @@ def test_a_figure_without_its_unit_is_refused(option, capsys):
         main(["plan", "llama-8b", "--gpus", "8", *option])
     assert stop.value.code == REFUSED
     assert "cannot read" in capsys.readouterr().err
+
+
+def test_a_rate_that_looks_like_a_slip_of_units_is_noted_in_one_line(capsys):
+    from commlab.cli import DONE, main
+
+    assert main(["plan", "llama-8b", "--gpus", "8", "--beta-inter", "50B/s", "--json"]) == DONE
+    out, err = capsys.readouterr()
+    assert json.loads(out)["cluster"]["beta_inter_Bps"] == 50
+    assert err.startswith("commlab plan: note: beta_inter = 50.0 is below 1 MB/s")
+    assert err.count("\n") == 1
 
 
 def test_the_command_takes_the_links_that_are_given(tmp_path, capsys):

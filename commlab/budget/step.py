@@ -205,7 +205,7 @@ def training_step(
         assumptions=(
             f"{shape.name} on {cluster.name}",
             f"{passes} x {plan.micro_batch} x {plan.sequence} tokens per copy; equal stages, "
-            "experts equally loaded, line rates",
+            "experts equally loaded, links at full rate",
             f"overlap: gradients {plan.overlap.gradients:.0%}, prefetch "
             f"{plan.overlap.prefetch:.0%}, updated parameters {plan.overlap.update:.0%} of their "
             "pass; tensor and expert parallelism none",

@@ -7,7 +7,15 @@ from functools import lru_cache
 
 from commlab.calibrate import log_lines
 from commlab.calibrate.log_header import Header, read_header
-from commlab.calibrate.log_layout import FULL, Layout, columns_of_titles, layouts
+from commlab.calibrate.log_layout import (
+    FULL,
+    HALF,
+    Layout,
+    columns_of_titles,
+    layouts,
+    numbers_agree,
+    size_over_count,
+)
 from commlab.calibrate.log_lines import Device
 from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import DTYPE_BYTES, Kinds
@@ -104,7 +112,8 @@ class Scanner:
             if titles:
                 self._title(number, titles, lower)
                 return
-        if "(us)" in lower or "(gb/s)" in lower or tokens[:2] in _OVER_THE_TITLES:
+        above = tokens[:2] in _OVER_THE_TITLES or tokens[-2:] == ["out-of-place", "in-place"]
+        if above or "(us)" in lower or "(gb/s)" in lower:
             self._mark(number, "title")
             self._note_unit(lower)
             return
@@ -146,7 +155,9 @@ class Scanner:
             return
         fragment = Fragment(number, text, tokens, kinds, _has_gap(text), recovered=noisy)
         quality = self._quality(fragment)
-        if quality < FULL and self._joined(fragment, quality):
+        if quality == FULL:
+            fragment = self._with_first_digits(fragment)
+        elif self._joined(fragment, quality):
             return
         if quality == 0 and self._rows_inside(number, text, noisy):
             return
@@ -157,6 +168,31 @@ class Scanner:
             self._skip(number, line, "numbers that fit no column")
             return
         self._take(fragment, quality)
+
+    def _with_first_digits(self, rest: Fragment) -> Fragment:
+        """Put the digits that noise broke off the size before it, if the count asks for them."""
+        first = self._pending
+        if first is None or first.kinds != "i" or (first.text + "x")[-2:-1].isspace():
+            return rest
+        text = first.text + rest.text
+        tokens = text.split()
+        whole = Fragment(
+            first.number,
+            text,
+            tokens,
+            self._kinds.of(tokens),
+            rest.gap,
+            [*first.joined, rest.number],
+            recovered=True,
+        )
+        titles = self._block.titles if self._block else None
+        for layout in self.layouts_of(titles, whole):
+            sizes = [size_over_count(layout, one.tokens) for one in (rest, whole)]
+            if sizes[0] is False and sizes[1]:
+                self._pending = None
+                self._mark(rest.number, "continuation")
+                return whole
+        return rest
 
     def _row_with_words(self, number: int, text: str, tokens: list[str], kinds: str) -> bool:
         """Take a row with columns of words where the titles name as many, or with labels inside."""
@@ -210,8 +246,13 @@ class Scanner:
         return titles is not None and "other" in titles[n_words:]
 
     def _quality(self, fragment: Fragment) -> int:
-        found = self.layouts_of(self._block.titles if self._block else None, fragment)
-        return found[0].quality if found else 0
+        block = self._block
+        found = self.layouts_of(block.titles if block else None, fragment)
+        if not found or not block or not found[0].guessed:
+            return found[0].quality if found else 0
+        unit = None if block.cpu_time else block.microseconds
+        guesses = [one for one in found if one.guessed]
+        return FULL if any(numbers_agree(one, fragment.tokens, unit) for one in guesses) else HALF
 
     @staticmethod
     def layouts_of(titles: tuple[str, ...] | None, fragment: Fragment) -> list[Layout]:

@@ -197,6 +197,7 @@ def _compare_with_rows(decision: Decision, rows: Sequence[RawRow], known: Sequen
                 "n_ranks_contradicted",
                 f"busbw / algbw is that of {decision.op} on {others[0]} ranks, not on "
                 f"{decision.n_ranks}: check the number of ranks.",
+                rows[0].line,
             )
         )
         return
@@ -206,6 +207,7 @@ def _compare_with_rows(decision: Decision, rows: Sequence[RawRow], known: Sequen
         Remark(
             "op_contradicted",
             f"busbw / algbw is not that of {decision.op} on {decision.n_ranks} ranks{fits}.",
+            rows[0].line,
         )
     )
 

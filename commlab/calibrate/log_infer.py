@@ -110,12 +110,20 @@ def ops_that_fit(
         The columns of the table if it names them.
     """
     found = [op for op in OPS if op not in ("alltoallv", "hypercube")]
-    if titles and "error0" in titles:
-        # Until 2.10 a test printed only the columns that it needed.
-        if "redop" not in titles:
-            found = [op for op in found if op not in _REDUCING]
-        if "root" not in titles:
-            found = [op for op in found if op not in _WITH_ROOT]
+    found = _by_rates(found, known, n_ranks)
+    # Until 2.10 a test printed only the columns that it needed.
+    if titles and "error0" in titles and "redop" not in titles:
+        found = [op for op in found if op not in _REDUCING] or found
+    if titles and "root" not in titles:
+        found = [op for op in found if op not in _WITH_ROOT] or found
+    for rule in (_by_reduction, _by_root, _by_check, _by_count):
+        kept = rule(found, rows)
+        found = kept or found
+    return found
+
+
+def _by_rates(ops: list[str], known: Sequence[Factor], n_ranks: int | None) -> list[str]:
+    found = ops
     if n_ranks:
         found = [
             op for op in found if share_that_holds(known, bus_factor(op, n_ranks)) >= _MAJORITY
@@ -129,9 +137,6 @@ def ops_that_fit(
         ]
         if share_that_holds(known, 1.0) >= _MAJORITY:
             found = [op for op in found if op not in SHARE_OF_OTHERS]
-    for rule in (_by_reduction, _by_root, _by_check, _by_count):
-        kept = rule(found, rows)
-        found = kept or found
     return found
 
 

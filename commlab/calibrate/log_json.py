@@ -20,6 +20,9 @@ _RESULTS = re.compile(r'"results"\s{0,9}:\s{0,9}\[')
 _BETWEEN = re.compile(r"[\s,]*")
 # -J prints doubles with six decimals.
 _HALF_DIGIT = 5e-7
+_MOST_DEVICES = 1024
+# C prints an infinite rate as inf, which JSON calls Infinity.
+_INFINITE = re.compile(r"(:\s{0,9}-?)inf(?=\s{0,9}[,}])")
 
 
 def looks_like_json(text: str) -> bool:
@@ -39,7 +42,7 @@ def blocks_of_json(text: str) -> tuple[list[BlockRows], list[Remark]]:
     remarks: list[Remark] = []
     found: list[BlockRows] = []
     n_rows = 0
-    for document in _documents(text, remarks):
+    for document in _documents(_INFINITE.sub(r"\1Infinity", text), remarks):
         reader = _reader_of(document)
         if reader is None:
             raise LogError(
@@ -178,10 +181,12 @@ def _nccl_tests(document: dict[str, Any], n_before: int) -> Iterator[BlockRows]:
             _text(device.get("hostname")),
             _whole(device.get("pid")),
             _text(device.get("device_info")) or "",
+            _whole(device.get("device")),
         )
         for device in map(_dict, _list(config.get("devices")))
         if (rank := _whole(device.get("rank"))) is not None and rank >= 0
     ]
+    devices = _all_devices(devices, (block.header.n_threads or 1) * (block.header.n_gpus or 1))
     if devices:
         block.device_lists.append(devices)
     block.n_headers = block.n_trailers = 1
@@ -215,6 +220,21 @@ def _nccl_tests(document: dict[str, Any], n_before: int) -> Iterator[BlockRows]:
             ),
         )
     yield BlockRows(block, read)
+
+
+def _all_devices(devices: list[Device], per_process: int) -> list[Device]:
+    """List every device of a process with several: -J names the first one only."""
+    one_each = all(device.rank % per_process == 0 for device in devices)
+    if not 1 < per_process <= _MOST_DEVICES or not one_each:
+        return devices
+    return [
+        device._replace(
+            rank=device.rank + more,
+            index=None if device.index is None else device.index + more,
+        )
+        for device in devices
+        for more in range(per_process)
+    ]
 
 
 def _half(block: Block, value: Any) -> Half | None:

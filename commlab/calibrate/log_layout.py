@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from commlab.calibrate.log_tokens import DTYPE_BYTES, kind_of, number
 
 FULL, HALF = 2, 1
 _MOST_COLUMNS = 60
@@ -49,10 +52,14 @@ _FITS = {
 
 
 class Layout(NamedTuple):
-    """One name for each word of a row; ``time0`` is out-of-place, ``time1`` in-place."""
+    """One name for each word of a row; ``time0`` is out-of-place, ``time1`` in-place.
+
+    ``guessed`` says that the titles name other columns: the numbers have to agree with these.
+    """
 
     columns: tuple[str, ...]
     quality: int
+    guessed: bool = False
 
 
 def columns_of_titles(words: list[str]) -> tuple[str, ...] | None:
@@ -99,8 +106,53 @@ def layouts(titles: tuple[str, ...] | None, kinds: str, gap: bool) -> list[Layou
         if 0 < missing <= 12 and quality == FULL and titles:
             columns = columns + ("other",) * missing
         if len(columns) == len(kinds) and _fits(columns, kinds):
-            found.append(Layout(columns, quality))
+            as_titled = not titles or quality < FULL or columns[: len(titles)] == titles
+            found.append(Layout(columns, quality, not as_titled))
+    if titles and not found and "t" in kinds:
+        found = [Layout(one.columns, HALF, True) for one in layouts(None, kinds, gap)]
     return found
+
+
+def numbers_agree(layout: Layout, tokens: list[str], microseconds: float | None) -> bool:
+    """Tell whether size, time and algbw of a row may stand where a layout has them.
+
+    Parameters
+    ----------
+    layout : Layout
+    tokens : list of str
+        The words of the row.
+    microseconds : float or None
+        The unit of the time column; None where the time is not that of the rate (-C 1).
+    """
+    values = {
+        column: number(word)
+        for column, word in zip(layout.columns, tokens, strict=True)
+        if kind_of(word) in "in"
+    }
+    half = "0" if "time0" in layout.columns else "1"
+    nbytes, time = values.get("size"), values.get("time" + half)
+    if not nbytes or not time or not nbytes[0]:
+        return True
+    if not 0 < time[0] < math.inf:
+        return False
+    algbw = values.get("algbw" + half)
+    if not algbw or not microseconds:
+        return True
+    gigabytes = nbytes[0] / (time[0] * microseconds) / 1e3
+    # Old versions count (N−1)/N of the size: at least half.
+    return gigabytes / 2.1 - algbw[1] <= algbw[0] <= 1.1 * gigabytes + algbw[1]
+
+
+def size_over_count(layout: Layout, tokens: list[str]) -> bool | None:
+    """Tell whether the size is a multiple of count times width; None if nobody can know."""
+    if len(layout.columns) != len(tokens):
+        return None
+    values = dict(zip(layout.columns, tokens, strict=True))
+    width = DTYPE_BYTES.get(values.get("type", "").lower())
+    if not width or "count" not in values or "size" not in values:
+        return None
+    nbytes, count = number(values["size"])[0], number(values["count"])[0]
+    return nbytes >= count * width > 0 and nbytes % (count * width) == 0
 
 
 def _fits(columns: tuple[str, ...], kinds: str) -> bool:
@@ -112,6 +164,9 @@ def _fits(columns: tuple[str, ...], kinds: str) -> bool:
 def _titled(titles: tuple[str, ...], gap: bool) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield what the row may be: as titled, with blank labels, with one half, or cut off."""
     labels = list(_labels_as_printed(titles))
+    named = next((at for at, column in enumerate(titles) if column != "other"), 0)
+    if named:  # what stands before the titles and not before the rows: a label, a quotation mark
+        labels += list(_labels_as_printed(titles[named:]))
     for columns in labels:
         yield columns, FULL
     if "time1" in titles:

@@ -14,12 +14,13 @@ class Device(NamedTuple):
     host: str | None
     pid: int | None
     name: str
+    index: int | None = None
 
 
 _DEVICE = re.compile(
     r"\bRank\s{0,9}(\d{1,9})\s{1,40}(?:Group\s{0,9}(-?\d{1,9})\s{1,40})?"
     r"(?:Pid\s{0,9}(\d{1,12})\s{1,40})?(?:on\s{1,60}|uses\s{1,9})"
-    r"(?:(?!device\s)(\S{1,255})\s{1,60})?device\s{0,9}\d{1,9}\s{0,40}"
+    r"(?:(?!device\s)(\S{1,255})\s{1,60})?device\s{0,9}(\d{1,9})\s{0,40}"
     r"(?:\[[^\]\n]{0,99}\])?([^#\n]*)",
     re.A,
 )
@@ -30,8 +31,8 @@ _TIMES = (
 )
 # What comes before a line: a quote, a time, the number of a task, a host, a pod.
 PREFIX = re.compile(
-    rf"\s{{0,200}}(?:{_TIMES}|\d{{1,6}}:(?=[\s#]|$)|\[?\d{{9,10}}\.\d{{1,9}}\]?:?(?=\s|$)"
-    r"|[A-Za-z][\w.\-]{0,99}(?:\[\d{1,9}\])?(?::(?=[\s#]|$)|\s{0,20}\|)"
+    rf"\s{{0,200}}(?:{_TIMES}|\d{{1,6}}:(?=[\s#.…]|$)|\[?\d{{9,10}}\.\d{{1,9}}\]?:?(?=\s|$)"
+    r"|[A-Za-z][\w.\-]{0,99}(?:\[\d{1,9}\])?(?::(?=[\s#.…]|$)|\s{0,20}\|)"
     r"|\[[A-Za-z][\w.\-/]{0,199}\]:?|(?:DEBUG|INFO|WARNING|ERROR)\b:?|-(?=\s)|>(?=\s|$)|&gt;(?=\s|$)"
     r"|(?:stdout|stderr)\s[FP](?=\s|$)|(?:out|err|stdout|stderr)[:>])",
     re.A,
@@ -98,7 +99,8 @@ def devices_in(line: str) -> list[Device]:
             int(found[2] or 0),
             found[4],
             int(found[3]) if found[3] else None,
-            " ".join(found[5].split()).rstrip("."),
+            " ".join(found[6].split()).rstrip("."),
+            int(found[5]),
         )
         for found in _DEVICE.finditer(line)
     ]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from commlab.calibrate.log_blocks import Scanner
-from commlab.calibrate.log_layout import Layout
+from commlab.calibrate.log_layout import FULL, Layout
 from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import number
 from commlab.calibrate.records import LogError
@@ -94,12 +94,10 @@ def _choose_layouts(block: Block) -> dict[tuple[str, bool], Layout | None]:
     chosen: dict[tuple[str, bool], Layout | None] = {}
     for key, fragments in alike.items():
         options = Scanner.layouts_of(block.titles, fragments[0])
-        # Titles say what the columns are; bare numbers have to prove it.
-        proof = not block.titles and "t" not in key[0]
-        if block.titles and options:
-            chosen[key] = options[0]
-        else:
-            chosen[key] = _elect(block, fragments[:_ENOUGH_VOTES], options, proof)
+        # Titles say what the columns are; other columns, and bare numbers, have to prove it.
+        unlike_titles = bool(options) and options[0].guessed and options[0].quality < FULL
+        proof = unlike_titles or (not block.titles and "t" not in key[0])
+        chosen[key] = _elect(block, fragments[:_ENOUGH_VOTES], options, proof)
     return chosen
 
 

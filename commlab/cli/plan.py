@@ -99,13 +99,13 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _rate(text: str) -> int:
+def _rate(text: str) -> float:
     match = _RATE.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
             f"cannot read the rate {text!r}: write for example 450GB/s, one direction."
         )
-    return _size(match[1])
+    return float(_size(match[1]))
 
 
 def _seconds(text: str) -> float:

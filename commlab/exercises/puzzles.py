@@ -149,7 +149,7 @@ PLACEMENT = Exercise(
         "plan, cluster)` prices it: look at `.fits` and `.seconds`. First what fits, then the "
         "fastest of it. There are few enough products to try them all.",
         "`training_plan(data, tensor, pipeline, n_sequences)` 生成方案，"
-        "`training_step(shape, plan, cluster)` 给它定价：看 `.fits` 和 `.seconds`。"
+        "`training_step(shape, plan, cluster)` 给它计价：看 `.fits` 和 `.seconds`。"
         "先看哪些放得下，再取其中最快的。乘积的可能不多，可以全部试一遍。",
     ),
     solution=Words(

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from commlab.budget import TrainingStep
 from commlab.figures import style
 from commlab.planner import Answer
-from commlab.units import format_seconds
 
 MOST = 10
 """Placements that are readable below one another."""
@@ -106,4 +105,4 @@ def _draw_intervals(
 
 
 def _message(answer: Answer, best: TrainingStep) -> str:
-    return f"{answer.lines[0].outcome.placement} is fastest: {format_seconds(best.seconds)} a step"
+    return f"{answer.lines[0].outcome.placement} is fastest: {best.seconds:.4g} s a step"

@@ -199,6 +199,8 @@ def _quantities(answer: Answer) -> list[str]:
     rows["tokens per second and GPU"] = f"{step.tokens_per_second / n_gpus:,.0f}"
     rows["exposed communication"] = f"{step.exposed:.1%} of the step"
     if answer.interval is not None:
+        # With the digits of the interval's ends, which lie within a few percent.
+        rows["step"] = f"{step.seconds:.4g} s"
         rows["step, interval of the links"] = _span(answer.interval)
     width = max(len(name) for name in rows)
     return [f"{name:<{width}}  {text}" for name, text in rows.items()]

@@ -46,12 +46,13 @@ class MeasuredRun:
 
     ``alpha`` is seconds per message of a ring, None where the run could not tell; ``beta``
     is bus bandwidth in bytes/s; ``error`` the held-out median relative error of the fit;
-    ``hardware`` what the log calls the GPUs, None if it does not.
+    ``hardware`` what the log calls the GPUs. It and ``n_nodes`` are None where the log does not
+    say.
     """
 
     op: str
     n_ranks: int
-    n_nodes: int
+    n_nodes: int | None
     alpha: Interval | None
     beta: Interval
     error: float
@@ -59,12 +60,13 @@ class MeasuredRun:
 
     @property
     def gpus_per_node(self) -> int:
-        """Ranks on each node."""
-        return self.n_ranks // self.n_nodes
+        """Ranks on each node, if the nodes are known."""
+        return self.n_ranks // (self.n_nodes or 1)
 
     def __str__(self) -> str:
         of = "" if self.hardware is None else f" of {self.hardware}"
-        return f"{self.op} on {self.n_ranks} ranks{of}, {self.n_nodes} node(s)"
+        nodes = "" if self.n_nodes is None else f", {self.n_nodes} node(s)"
+        return f"{self.op} on {self.n_ranks} ranks{of}{nodes}"
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,9 @@ def _read_run(run: dict[str, Any]) -> MeasuredRun:
     if beta is None or beta.low <= 0:
         raise ValueError("beta_Bps is no rate")
     n_ranks = check_n_ranks(run["n_ranks"], "n_ranks")
-    if run["n_nodes"] is None:
-        raise ValueError("it does not say on how many nodes it ran: give commlab fit --nodes")
-    n_nodes = check_n_ranks(run["n_nodes"], "n_nodes")
-    if n_nodes > n_ranks:
-        raise ValueError(f"{n_ranks} ranks on {n_nodes} nodes")
+    n_nodes = None if run["n_nodes"] is None else check_n_ranks(run["n_nodes"], "n_nodes")
+    if n_nodes is not None and n_nodes > n_ranks:
+        raise ValueError(f"{n_ranks} ranks cannot be on {n_nodes} nodes")
     hardware = run.get("hardware")
     return MeasuredRun(
         op=str(run["op"]),
@@ -176,7 +176,7 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
     ------
     ValueError
         If no run is a ring collective (all_gather, reduce_scatter, all_reduce) of two or more
-        ranks.
+        ranks on a known number of nodes.
 
     Notes
     -----
@@ -186,16 +186,24 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
     carries busbw divided by the interfaces that the run's GPUs use. If the links inside the
     nodes are the narrower place, that is a lower bound.
     """
-    usable = [run for run in runs if run.op in _PREFERENCE and run.n_ranks > 1]
+    rings = [run for run in runs if run.op in _PREFERENCE and run.n_ranks > 1]
+    usable = [run for run in rings if run.n_nodes is not None]
+    remarks = [
+        f"not used, because its log does not say on how many nodes it ran: {run} (give "
+        "commlab fit --nodes)"
+        for run in rings
+        if run.n_nodes is None
+    ]
     if not usable:
+        if rings:
+            raise ValueError(f"the calibration has no run to use: {remarks[0]}.")
         raise ValueError(
             "the calibration has no run of all_gather, reduce_scatter or all_reduce that tells "
             "beta: measure one of them up to 1 GiB or more, on one node and on several."
         )
     usable.sort(key=lambda run: (_PREFERENCE.index(run.op), -run.n_ranks))
     inside = next((run for run in usable if run.n_nodes == 1), None)
-    across = next((run for run in usable if run.n_nodes > 1), None)
-    remarks = []
+    across = next((run for run in usable if run.n_nodes != 1), None)
     changes: dict[str, Interval] = {}
     if inside is None:
         remarks.append(f"inside a node: line rate {format_rate(cluster.beta_intra)}, no run")

@@ -131,7 +131,7 @@ class ClusterMeasurement:
 
 def table_of_rows(rows: Iterable[Row]) -> Table:
     """Return experiment, quantity, measured, priced and their ratio as a table."""
-    head = ("experiment · 实验", "what · 对象", "measured · 实测", "priced · 定价", "ratio · 比值")
+    head = ("experiment · 实验", "what · 对象", "measured · 实测", "priced · 计价", "ratio · 比值")
     return table(head, [row.cells() for row in rows])
 
 
