@@ -139,7 +139,7 @@ def alpha_of(
                 "spends besides its bytes; small messages take another path. Measure from -b 8 on.",
             )
         )
-    interval = None if half is None else (max(0.0, piece.alpha - half), piece.alpha + half)
+    interval = None if half is None else (piece.alpha - half, piece.alpha + half)
     return Parameter(piece.alpha, interval), remarks
 
 

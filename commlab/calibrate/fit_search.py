@@ -92,14 +92,23 @@ def find_pieces(sizes: np.ndarray, seconds: np.ndarray) -> Found:
         if np.array_equal(weights, before):
             break
         chains = chains_of(weights)
-    used = weights[-1] > 0
     if n_rows == N_PARAMETERS:
-        return Found(blocks, _last(chains[0]), used, None, None)
-    possible = [n for n, chain in enumerate(chains) if np.isfinite(chain.cost[-1])]
-    held_out = [predicted[fold, row] for predicted in _predictions(chains, sizes)]
-    errors = [np.abs(held_out[n] / seconds - 1)[used] for n in possible]
-    n = possible[choose(errors)]
-    return Found(blocks, _last(chains[n]), used, held_out[n], float(np.median(errors[0])))
+        return Found(blocks, _last(chains[0]), weights[-1] > 0, None, None)
+
+    def best_of(chains: list[Chains], used: np.ndarray) -> Found:
+        possible = [n for n, chain in enumerate(chains) if np.isfinite(chain.cost[-1])]
+        held_out = [predicted[fold, row] for predicted in _predictions(chains, sizes)]
+        errors = [np.abs(held_out[n] / seconds - 1)[used] for n in possible]
+        n = possible[choose(errors)]
+        return Found(blocks, _last(chains[n]), used, held_out[n], float(np.median(errors[0])))
+
+    found = best_of(chains, weights[-1] > 0)
+    # A chain of many pieces may bend to an outlier that stands out from the chosen one.
+    near = near_prediction(seconds, found.chain.seconds(sizes)[0])
+    if np.all(near[found.used]):
+        return found
+    weights = holding * near
+    return best_of(chains_of(weights), weights[-1] > 0)
 
 
 def choose(errors: Sequence[np.ndarray]) -> int:

@@ -57,11 +57,15 @@ def add_to(subcommands: argparse._SubParsersAction) -> None:
     sizes.add_argument("--data", type=int, metavar="DP", help="data-parallel copies")
     sizes.add_argument("--expert", type=int, metavar="EP", help="GPUs that experts are spread over")
     sizes.add_argument("--zero", type=int, choices=(0, 1, 2, 3), help="ZeRO stage (3: like FSDP)")
-    sizes.add_argument("--recompute", choices=("none", "selective", "full"))
+    sizes.add_argument(
+        "--recompute", choices=("none", "selective", "full"), help="activations computed again"
+    )
     sizes.add_argument("--micro-batch", type=int, help="sequences of a micro-batch")
     parser.add_argument("--top", type=int, default=10, help="placements to list (default 10)")
     parser.add_argument("--json", action="store_true", help="print JSON: bytes, seconds, bytes/s")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the steps (png, svg)")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="also draw the steps (png, svg, pdf)"
+    )
     parser.set_defaults(run=run, name="plan")
 
 
@@ -79,7 +83,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         help="measured links: output of `commlab fit LOG --json`; may be given several times, "
         "for a run on one node and one on several",
     )
-    cluster.add_argument("--gpus-per-node", type=int)
+    cluster.add_argument("--gpus-per-node", type=int, help="GPUs that NVLink joins (8)")
     cluster.add_argument("--interfaces", type=int, help="network interfaces of a node")
     cluster.add_argument("--alpha", type=_seconds, help="time per message, such as 5us")
     cluster.add_argument("--beta-intra", type=_rate, help="link in a node, such as 450GB/s")

@@ -112,7 +112,7 @@ def read_calibration(path: Path) -> list[MeasuredRun]:
         try:
             if run["beta_Bps"] is not None:
                 runs.append(_read_run(run))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"{path}: run {number} is not as `commlab fit --json` prints it ({error}): make "
                 "the file again."
@@ -121,17 +121,19 @@ def read_calibration(path: Path) -> list[MeasuredRun]:
 
 
 def _read_run(run: dict[str, Any]) -> MeasuredRun:
+    n_ranks = check_n_ranks(run["n_ranks"], "n_ranks")
+    if n_ranks < 2:
+        raise ValueError("one rank sends nothing")
     alpha = _interval(run["alpha_s"], run["alpha_ci"])
     if alpha is not None:
-        _, count = MESSAGES.get(run["op"], (None, None))
         # Without a count nobody knows what one message takes.
-        alpha = alpha.divided(count(run["n_ranks"])) if count is not None else None
+        messages = _messages(run, n_ranks)
+        alpha = alpha.divided(messages) if messages is not None else None
     held_out = run["heldout_median_rel_err"]
     error = _interval(run["median_rel_err"] if held_out is None else held_out, None)
     beta = _interval(run["beta_Bps"], run["beta_ci"])
     if beta is None or beta.low <= 0:
         raise ValueError("beta_Bps is no rate")
-    n_ranks = check_n_ranks(run["n_ranks"], "n_ranks")
     n_nodes = None if run["n_nodes"] is None else check_n_ranks(run["n_nodes"], "n_nodes")
     if n_nodes is not None and n_nodes > n_ranks:
         raise ValueError(f"{n_ranks} ranks cannot be on {n_nodes} nodes")
@@ -145,6 +147,15 @@ def _read_run(run: dict[str, Any]) -> MeasuredRun:
         error=0.0 if error is None else error.value,
         hardware=None if hardware is None else str(hardware),
     )
+
+
+def _messages(run: dict[str, Any], n_ranks: int) -> int | None:
+    """Return the messages of a call: as the fit says, or as those of a ring are counted."""
+    if "messages" in run:
+        said = run["messages"]
+        return None if said is None else check_n_ranks(said, "messages")
+    _, count = MESSAGES.get(run["op"], (None, None))
+    return None if count is None else count(n_ranks)
 
 
 def _interval(value: float | None, ends: Sequence[float] | None) -> Interval | None:
@@ -184,7 +195,8 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
     receives. A run over nodes measures what leaves a *node*: a ring passes each node boundary
     once, and NCCL spreads it over the node's network interfaces, so that one interface
     carries busbw divided by the interfaces that the run's GPUs use. If the links inside the
-    nodes are the narrower place, that is a lower bound.
+    nodes are the narrower place, that is a lower bound. An all_reduce above line rate was
+    reduced in the switches; other collectives are not, so that the line rate is taken.
     """
     rings = [run for run in runs if run.op in _PREFERENCE and run.n_ranks > 1]
     usable = [run for run in rings if run.n_nodes is not None]
@@ -204,53 +216,82 @@ def calibrate(cluster: Cluster, runs: Sequence[MeasuredRun]) -> CalibratedCluste
     usable.sort(key=lambda run: (_PREFERENCE.index(run.op), -run.n_ranks))
     inside = next((run for run in usable if run.n_nodes == 1), None)
     across = next((run for run in usable if run.n_nodes != 1), None)
-    changes: dict[str, Interval] = {}
-    if inside is None:
-        remarks.append(f"inside a node: line rate {format_rate(cluster.beta_intra)}, no run")
-    else:
-        changes["beta_intra"] = inside.beta.widened(inside.error)
-        remarks.append(f"inside a node: {format_rate(inside.beta.value)}, from {inside}")
-        if inside.beta.value > cluster.beta_intra:
-            remarks.append(
-                f"that is above the line rate of {format_rate(cluster.beta_intra)}: either the "
-                "switches reduce, and gathers will be slower than planned (measure all_gather), "
-                "or it is another cluster (--cluster)"
-            )
-    if across is None:
-        remarks.append(f"between nodes: line rate {format_rate(cluster.beta_inter)}, no run")
-    else:
-        interfaces = min(across.gpus_per_node, cluster.n_rails)
-        per_interface = across.beta.divided(interfaces)
-        changes["beta_inter"] = per_interface.widened(across.error)
+    links = {
+        "beta_intra": _inside(cluster, inside, remarks),
+        "beta_inter": _across(cluster, across, inside, remarks),
+        "alpha": _alpha(cluster, [run for run in (across, inside) if run], remarks),
+    }
+    known = {name: link for name, link in links.items() if link is not None}
+    named = replace(cluster, name=f"{cluster.name}, links as measured")
+    return CalibratedCluster(
+        _with_links(named, {name: link.value for name, link in known.items()}),
+        # A slow link has a large alpha and a small beta.
+        _with_links(named, {n: k.high if n == "alpha" else k.low for n, k in known.items()}),
+        _with_links(named, {n: k.low if n == "alpha" else k.high for n, k in known.items()}),
+        tuple(remarks),
+    )
+
+
+def _inside(cluster: Cluster, run: MeasuredRun | None, remarks: list[str]) -> Interval | None:
+    """Say what a run on one node tells of the link of a GPU."""
+    line = cluster.beta_intra
+    if run is None:
+        remarks.append(f"inside a node: line rate {format_rate(line)}, no run")
+        return None
+    remarks.append(f"inside a node: {format_rate(run.beta.value)}, from {run}")
+    if run.beta.value <= line:
+        return run.beta.widened(run.error)
+    if run.op != "all_reduce":
         remarks.append(
-            f"between nodes: {format_rate(per_interface.value)} per interface "
-            f"({format_rate(across.beta.value)} over {interfaces}), from {across}"
+            f"that is above the line rate of {format_rate(line)}: it may be another cluster "
+            "(--cluster)"
         )
-        inner = changes["beta_intra"].value if inside else cluster.beta_intra
-        if across.gpus_per_node > 1 and across.beta.value > 0.9 * inner:
-            remarks.append("the links inside the nodes limit that run: a lower bound")
-        if across.n_nodes == 2 and across.gpus_per_node > 1:
-            remarks.append("two nodes flatter: measure on four or more")
-    alphas = [(run, run.alpha) for run in (across, inside) if run and run.alpha]
-    if not alphas:
-        remarks.append(f"alpha: {format_seconds(cluster.alpha)}, assumed; no run could tell")
-    else:
-        run, alpha = alphas[0]
-        changes["alpha"] = alpha.widened(run.error)
-        remarks.append(f"alpha: {format_seconds(alpha.value)} per message of a ring, from {run}")
+        return run.beta.widened(run.error)
+    remarks.append(
+        f"that is above the line rate of {format_rate(line)}, which is taken instead: either the "
+        "switches reduce, and gathers are slower (measure all_gather), or it is another cluster "
+        "(--cluster)"
+    )
+    return Interval(min(run.beta.low, line), line, line)
+
+
+def _across(
+    cluster: Cluster, run: MeasuredRun | None, inside: MeasuredRun | None, remarks: list[str]
+) -> Interval | None:
+    """Say what a run over nodes tells of one network interface."""
+    if run is None:
+        remarks.append(f"between nodes: line rate {format_rate(cluster.beta_inter)}, no run")
+        return None
+    interfaces = min(run.gpus_per_node, cluster.n_rails)
+    per_interface = run.beta.divided(interfaces)
+    remarks.append(
+        f"between nodes: {format_rate(per_interface.value)} per interface "
+        f"({format_rate(run.beta.value)} over {interfaces}), from {run}"
+    )
+    inner = inside.beta.value if inside else cluster.beta_intra
+    if run.gpus_per_node > 1 and run.beta.value > 0.9 * inner:
+        remarks.append("the links inside the nodes limit that run: a lower bound")
+    if run.n_nodes == 2 and run.gpus_per_node > 1:
+        remarks.append("two nodes flatter: measure on four or more")
+    return per_interface.widened(run.error)
+
+
+def _alpha(cluster: Cluster, runs: Sequence[MeasuredRun], remarks: list[str]) -> Interval | None:
+    """Take the first run that tells what one message costs."""
+    for run in runs:
+        if run.alpha is None:
+            continue
+        remarks.append(
+            f"alpha: {format_seconds(run.alpha.value)} per message of a ring, from {run}"
+        )
         if run.op == "all_reduce":
             remarks.append(
                 "small all-reduces often go by a tree, of fewer messages that take longer each: "
                 "all_gather tells the alpha of a ring"
             )
-    named = replace(cluster, name=f"{cluster.name}, links as measured")
-    return CalibratedCluster(
-        _with_links(named, {name: link.value for name, link in changes.items()}),
-        # A slow link has a large alpha and a small beta.
-        _with_links(named, {n: c.high if n == "alpha" else c.low for n, c in changes.items()}),
-        _with_links(named, {n: c.low if n == "alpha" else c.high for n, c in changes.items()}),
-        tuple(remarks),
-    )
+        return run.alpha.widened(run.error)
+    remarks.append(f"alpha: {format_seconds(cluster.alpha)}, assumed; no run could tell")
+    return None
 
 
 def _with_links(cluster: Cluster, links: dict[str, float]) -> Cluster:
