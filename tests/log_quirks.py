@@ -229,8 +229,8 @@ def row_text(
     return text, (nbytes, shown[0], in_place)
 
 
-def json_of(made: Sample, *, mpi: bool = True) -> str:
-    """Write the log as -J does: one line, numbers with six decimals."""
+def json_of(made: Sample, *, per_process: int = 1) -> str:
+    """Write the log as -J does: one line, numbers with six decimals, a device per process."""
     factor = bus_factor(made.op, made.n_ranks)
 
     def half(nbytes: int, micro: float | None) -> dict[str, object] | None:
@@ -250,7 +250,7 @@ def json_of(made: Sample, *, mpi: bool = True) -> str:
             "device_hex": "0000:1b:00",
             "device_info": "Synthetic GPU",
         }
-        for rank in range(made.n_ranks if mpi else 1)
+        for rank in range(0, made.n_ranks, per_process)
     ]
     document = {
         "version": 1,
@@ -258,7 +258,7 @@ def json_of(made: Sample, *, mpi: bool = True) -> str:
         "args": [f"./build/{made.op}_perf", "-b", "1K"],
         "env": ["HOME=\\/home"],
         "nccl_version": 22902,
-        "config": {"nthreads": 1, "ngpus": 1 if mpi else made.n_ranks, "devices": devices},
+        "config": {"nthreads": 1, "ngpus": per_process, "devices": devices},
         "results": [
             {
                 "size": nbytes,
@@ -341,6 +341,22 @@ def zero_rows(made: Sample) -> Sample:
     return made.with_lines([*lines[:first], zero, zero, *lines[first:]], codes=("zero_size",))
 
 
+def noise_in_the_size(made: Sample) -> Sample:
+    """Break every row behind the first digit; the second part begins with a launcher's label."""
+    lines = []
+    for line in made.lines():
+        at = len(line) - len(line.lstrip()) + 1
+        lines += [line[:at] + INFO, f"0: {line[at:]}"] if is_row(line) else [line]
+    return made.with_lines(lines, codes=("recovered_row",))
+
+
+def elided_but_three(made: Sample) -> Sample:
+    """Leave two ranks of the first node, and the last of the last."""
+    lines = made.lines()
+    first, *_, last = (number for number, line in enumerate(lines) if "Rank" in line)
+    return made.with_lines([*lines[: first + 2], "...", *lines[last:]], codes=("elided_ranks",))
+
+
 def elided(made: Sample, dots: str) -> Sample:
     lines = [x for x in made.lines() if "Rank" not in x or not 8 <= int(x.split()[2]) < 56]
     at = next(number for number, line in enumerate(lines) if "Rank 56" in line)
@@ -365,6 +381,7 @@ def quirks() -> dict[str, Sample]:
     """Make one log per quirk."""
     plain = sample()
     no_banner = sample(banner=None)
+    in_place = headerless("all_reduce", 8, halves="in")
     commas = on_rows(
         plain, lambda x: x.replace(x.split()[0], f"{int(x.split()[0]):,}", 1).replace("|", "")
     )
@@ -376,6 +393,12 @@ def quirks() -> dict[str, Sample]:
         ),
         "2.0_no_redop": sample(
             "all_gather", banner=None, wrong_title="error", with_root=False, with_redop=False
+        ),
+        "2.0_no_labels": sample(
+            banner=None, wrong_title="error", with_root=False, with_redop=False
+        ),
+        "no_root": replace(
+            sample("all_gather", banner=None, with_root=False), codes=("op_inferred",)
         ),
         "blank_redop": replace(
             on_rows(sample("alltoall"), lambda x: x.replace("none", "    ")), codes=()
@@ -400,6 +423,18 @@ def quirks() -> dict[str, Sample]:
         "mpi_tag_inside": on_rows(plain, lambda x: f"[1,0]<stdout>:{x[:30]}[1,0]<stdout>:{x[30:]}"),
         "rank_tag": on_lines(plain, lambda x: f"[0]{x}"),
         "srun_label": on_lines(plain, lambda x: f"0: {x}"),
+        "label_without_blank": on_lines(plain, lambda x: f"0:{x}"),
+        "label_inside": replace(
+            on_rows(plain, lambda x: f"{x[:52]} node17: {x[52:]}"), codes=("recovered_row",)
+        ),
+        "label_of_prrte": on_lines(plain, lambda x: f"[prterun-node17-4711@1,0]<stdout>: {x}"),
+        "logger_before": on_lines(plain, lambda x: f"2026-02-03 04:05:06,123 - INFO - {x}"),
+        "epoch_before": on_lines(plain, lambda x: f"[1770091506.123] {x}"),
+        "kubernetes_before": on_lines(plain, lambda x: f"2026-02-03T04:05:06.1Z stdout F {x}"),
+        "unknown_before_titles": on_lines(
+            plain, lambda x: f"a b {x}" if "size" in x or "out-of" in x else x
+        ),
+        "blanks_of_a_web_page": replace(plain, data=plain.text.replace("  ", "\u00a0\u3000")),
         "timestamps_before": on_lines(plain, lambda x: f"2026-02-03T04:05:06.123456Z {x}"),
         "bracketed_times": on_lines(plain, lambda x: f"[2026-02-03 04:05:06,123] {x}"),
         "host_before": on_lines(plain, lambda x: f"worker-0: {x}"),
@@ -422,12 +457,19 @@ def quirks() -> dict[str, Sample]:
         "noise_in_the_count": noise_inside(plain, 24),
         "noise_after_the_root": noise_inside(plain, 52),
         "noise_between_the_halves": noise_inside(plain, 87),
+        "noise_before_the_last_column": noise_inside(plain, -6),
+        "noise_in_the_size": noise_in_the_size(plain),
         "noise_and_newline_inside": noise_and_newline_inside(plain),
         "lost_hash": replace(
             on_lines(no_banner, lambda x: x.removeprefix("#")), codes=("lost_hash",)
         ),
         "elided_dots": elided(sample(n_ranks=64), "..."),
         "elided_ellipsis": elided(sample(n_ranks=64), "# …"),
+        "elided_but_three": elided_but_three(sample(n_ranks=64)),
+        "rows_elided_by_columns": plain.with_lines(
+            plain.text.replace("# Out of", "   ..." * 13 + "\n# Out of").split("\n"),
+            codes=("elided_rows",),
+        ),
         "zero_size": zero_rows(plain),
         "no_header": replace(
             headerless("all_reduce", 8), codes=("op_inferred", "n_ranks_inferred")
@@ -437,6 +479,9 @@ def quirks() -> dict[str, Sample]:
         ),
         "no_header_op_given": replace(
             headerless("all_gather", 24, check=False), arguments=(("op", "all-gather"),)
+        ),
+        "no_header_in_place_only": replace(
+            in_place, codes=("op_inferred", "n_ranks_inferred", "in_place_only")
         ),
         "no_header_all_given": replace(
             headerless("broadcast", 24), arguments=(("n_ranks", 24), ("n_nodes", 3)), n_nodes=3
@@ -484,7 +529,17 @@ def quirks() -> dict[str, Sample]:
         "double": sample("reduce_scatter", n_ranks=80, dtype="double"),
         "two_nodes_of_one": sample(n_ranks=2, per_node=1),
         "json": replace(plain, data=json_of(plain), version="nccl-tests"),
-        "json_without_mpi": replace(plain, data=json_of(plain, mpi=False), version="nccl-tests"),
+        "json_without_mpi": replace(
+            plain, data=json_of(plain, per_process=8), version="nccl-tests"
+        ),
+        "json_of_4_gpus_each": replace(
+            plain, data=json_of(plain, per_process=4), version="nccl-tests"
+        ),
+        "json_behind_a_comment": replace(
+            plain,
+            data="# Writing JSON output to out.json\n" + json_of(plain),
+            version="nccl-tests",
+        ),
         "json_cut_off": replace(
             plain,
             data=json_of(plain)[: json_of(plain).index('"size":16777216,') + 40],
@@ -495,8 +550,11 @@ def quirks() -> dict[str, Sample]:
     }
 
 
-def headerless(op: str, n_ranks: int, check: bool = True) -> Sample:
-    made = sample(op, n_ranks, banner=None, devices=False, titles=False, trailer=False, check=check)
+def headerless(op: str, n_ranks: int, check: bool = True, halves: str = "both") -> Sample:
+    made = sample(
+        op, n_ranks, banner=None, devices=False, titles=False, trailer=False, check=check,
+        halves=halves,
+    )  # fmt: skip
     return made.with_lines([x for x in made.lines() if is_row(x)])
 
 

@@ -121,7 +121,12 @@ def test_the_caller_counts_more_than_the_log():
     assert (log.runs[0].op, log.runs[0].n_ranks) == ("all_gather", 16)
     assert {"overridden"} <= codes(log)
     # all_gather on 16 ranks has another factor: the rows say so once, not on every line.
-    assert codes(log) & {"n_ranks_contradicted", "op_contradicted"}
+    (said,) = [
+        remark
+        for remark in log.runs[0].remarks
+        if remark.code in ("n_ranks_contradicted", "op_contradicted")
+    ]
+    assert said.line == log.runs[0].rows[0].line
 
 
 def test_a_wrong_number_of_ranks_is_noticed():
@@ -142,6 +147,17 @@ def test_several_runs_in_one_file_stay_apart():
     assert "several_runs" in codes(log)
     assert log.runs[0].average_busbw == pytest.approx(12.3456e9)
     account_is_complete(log)
+
+
+def test_rows_of_several_runs_without_any_header_are_told_apart():
+    parts = [headerless("all_reduce", 8), headerless("all_gather", 8), headerless("all_reduce", 4)]
+    log = read_log("\n".join(part.data for part in parts))
+    assert [(run.op, run.n_ranks) for run in log.runs] == [(x.op, x.n_ranks) for x in parts]
+    assert [len(run.rows) for run in log.runs] == [len(part.rows) for part in parts]
+    account_is_complete(log)
+    # Sweeps of one run, as -N makes them, stay together.
+    (run,) = read_log("\n".join([parts[0].data] * 3)).runs
+    assert len(run.rows) == 3 * len(SIZES)
 
 
 def test_types_in_one_table_become_runs():
@@ -234,6 +250,7 @@ def test_a_wrong_count_is_reported():
         "MPICH Slingshot Network Summary: 3 network timeouts",
         "      262144         65536     float     sum      -1    142",
         "#     262144         65536     float     sum      -1    142.9    1.83    3.21      0",
+        "# Reducing maxBytes to262144    65536     float     sum      -1    142.9    1.83    3.21",
         "lorem ipsum 17",
         "17.5 18.5",
     ],
@@ -310,6 +327,29 @@ def test_mixed_copies_of_one_run_are_refused(mix, n_ranks):
     assert "MPI=1" in error.message
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_copies_whose_headers_and_rows_are_mixed_at_random_are_refused(seed):
+    rng = random.Random(seed)
+    left = [PLAIN.lines(), PLAIN.text.replace("node0", "node1").split("\n")]
+    mixed = []
+    while all(left):
+        one = left[rng.randrange(2)]
+        n_lines = rng.randint(1, 3)
+        mixed += one[:n_lines]
+        del one[:n_lines]
+    assert refusal("\n".join([*mixed, *left[0], *left[1]])).code == "interleaved"
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+@pytest.mark.parametrize("again", ["", "# Avg bus bandwidth    : 12.3456"])
+def test_a_killed_run_and_its_repetitions_are_no_copies(n_rows, again):
+    first = [is_row(line) for line in PLAIN.lines()].index(True)
+    killed = PLAIN.lines()[: first + n_rows]
+    log = read_log("\n".join([*killed, PLAIN.text, again, PLAIN.text]))
+    assert [len(run.rows) for run in log.runs if len(run.rows) == len(SIZES)] == [len(SIZES)] * 2
+    assert sum(len(run.rows) for run in log.runs) == 2 * len(SIZES) + n_rows
+
+
 def test_copies_told_by_their_tags_are_refused():
     lines = []
     for number, line in enumerate(PLAIN.lines()):
@@ -368,6 +408,8 @@ def test_a_time_that_no_machine_reaches_is_refused():
         ("[{" + "[" * 100_000, "bad_json"),
         ('{"a": ' + "9" * 5000 + "}", "bad_json"),
         ('{"a": 1}', "unknown_json"),
+        ('{"results": [{"size": 8, "out_of_place": {"time":0.0,"alg_bw":inf}}]}',
+         "impossible_rates"),
         ('{"results": []}', "no_rows"),
         ('{"results": [{"size": 1024, "out_of_place": {"time": 1e999}}]}', "impossible_rates"),
         ("9" * 5000, "no_rows"),

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from commlab.calibrate import log_lines
+from commlab.calibrate.log_fragments import has_gap, joined, quality_of, with_first_digits
 from commlab.calibrate.log_header import Header, read_header
-from commlab.calibrate.log_layout import (
-    FULL,
-    HALF,
-    Layout,
-    columns_of_titles,
-    layouts,
-    numbers_agree,
-    size_over_count,
-)
+from commlab.calibrate.log_layout import FULL, columns_of_titles
 from commlab.calibrate.log_lines import Device
 from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import DTYPE_BYTES, Kinds
 from commlab.calibrate.records import SkippedLine
 
 # Where a row begins in a line that holds other text too: size, count and type of the elements.
+_TYPE = "(?:" + "|".join(sorted(DTYPE_BYTES, key=len, reverse=True)) + r")(?!\S)"
 _ROW = re.compile(
-    r"(?<![\w.,])\d[\d,]{0,24}\s{1,60}\d[\d,]{0,24}\s{1,60}(?:"
-    + "|".join(sorted(DTYPE_BYTES, key=len, reverse=True))
-    + r")(?!\S)",
+    r"(?<![\w.,])\d[\d,]{0,24}\s{1,60}\d[\d,]{0,24}\s{1,60}" + _TYPE,
     re.A,
 )
+# What is left of a row that lost its beginning to other text.
+_PIECE_OF_ROW = re.compile(r"\d\s{1,60}" + _TYPE + r"(?:\s{1,40}[\w.+-]{1,20}){4}", re.A)
 _COMMENTED_ROW = re.compile(r"\s{0,200}#+\s{0,200}" + _ROW.pattern, re.A)
 # The line over the titles: with its #, without, or with what -I and others add.
 _OVER_THE_TITLES = (["#", "out-of-place"], ["out-of-place", "in-place"], ["out-of-place", "(+"])
-_GAP = " " * 24
 # As many commas in a line without blanks separate columns, not thousands.
 _COMMAS = 5
 _LONGEST_ROW = 1000
+_DATA = ("row", "continuation", "skipped", "title")
 _SHOWN = 200
 
 
@@ -85,6 +78,8 @@ class Scanner:
             number, body, noisy
         ):
             self._other_line(number, line, body, tokens, noisy)
+            if self.marks[number - 1] not in _DATA and _PIECE_OF_ROW.search(line[:_LONGEST_ROW]):
+                self._skip(number, line, "a piece of a row behind other text")
 
     def _note_tag(self, found: re.Match[str]) -> str:
         if self._tag is None and found[1] and ("," in found[0] or "<" in found[0]):
@@ -153,10 +148,14 @@ class Scanner:
         """Take a line of nothing but words that stand in rows."""
         if kinds.count("t") > 1 and self._rows_inside(number, text, noisy):
             return
-        fragment = Fragment(number, text, tokens, kinds, _has_gap(text), recovered=noisy)
-        quality = self._quality(fragment)
+        fragment = Fragment(number, text, tokens, kinds, has_gap(text), recovered=noisy)
+        quality = quality_of(self._block, fragment)
         if quality == FULL:
-            fragment = self._with_first_digits(fragment)
+            first = self._pending
+            whole = first and with_first_digits(self._block, self._kinds, first, fragment)
+            if whole:
+                self._pending, fragment = None, whole
+                self._mark(number, "continuation")
         elif self._joined(fragment, quality):
             return
         if quality == 0 and self._rows_inside(number, text, noisy):
@@ -169,31 +168,6 @@ class Scanner:
             return
         self._take(fragment, quality)
 
-    def _with_first_digits(self, rest: Fragment) -> Fragment:
-        """Put the digits that noise broke off the size before it, if the count asks for them."""
-        first = self._pending
-        if first is None or first.kinds != "i" or (first.text + "x")[-2:-1].isspace():
-            return rest
-        text = first.text + rest.text
-        tokens = text.split()
-        whole = Fragment(
-            first.number,
-            text,
-            tokens,
-            self._kinds.of(tokens),
-            rest.gap,
-            [*first.joined, rest.number],
-            recovered=True,
-        )
-        titles = self._block.titles if self._block else None
-        for layout in self.layouts_of(titles, whole):
-            sizes = [size_over_count(layout, one.tokens) for one in (rest, whole)]
-            if sizes[0] is False and sizes[1]:
-                self._pending = None
-                self._mark(rest.number, "continuation")
-                return whole
-        return rest
-
     def _row_with_words(self, number: int, text: str, tokens: list[str], kinds: str) -> bool:
         """Take a row with columns of words where the titles name as many, or with labels inside."""
         if self._row_with_labels(number, tokens, kinds):
@@ -202,7 +176,7 @@ class Scanner:
         if not titles or len(tokens) != len(titles) or not kinds.strip("w"):
             return False
         fragment = Fragment(number, text, tokens, kinds, False)
-        if self._quality(fragment) < FULL:
+        if quality_of(self._block, fragment) < FULL:
             return False
         self._take(fragment, FULL)
         return True
@@ -215,7 +189,7 @@ class Scanner:
         if len(kept) in (0, len(tokens)) or "w" in kinds:
             return False
         fragment = Fragment(number, " ".join(kept), kept, kinds, False, recovered=True)
-        if self._quality(fragment) < FULL:
+        if quality_of(self._block, fragment) < FULL:
             return False
         self._take(fragment, FULL)
         return True
@@ -232,9 +206,9 @@ class Scanner:
             n_words = len(kinds) if "w" not in kinds else kinds.index("w")
             whole = n_words == len(words)
             part = text[start:end] if whole else " ".join(words[:n_words])
-            fragment = Fragment(number, part, words[:n_words], kinds[:n_words], _has_gap(part))
+            fragment = Fragment(number, part, words[:n_words], kinds[:n_words], has_gap(part))
             fragment.recovered = whole or not self._more_columns_than(n_words)
-            quality = self._quality(fragment)
+            quality = quality_of(self._block, fragment)
             if quality or noisy or not whole or len(starts) > 1:
                 self._take(fragment, quality)
                 taken = True
@@ -244,20 +218,6 @@ class Scanner:
         """Tell whether the titles name columns behind the numbers (algorithm, protocol …)."""
         titles = self._block.titles if self._block else None
         return titles is not None and "other" in titles[n_words:]
-
-    def _quality(self, fragment: Fragment) -> int:
-        block = self._block
-        found = self.layouts_of(block.titles if block else None, fragment)
-        if not found or not block or not found[0].guessed:
-            return found[0].quality if found else 0
-        unit = None if block.cpu_time else block.microseconds
-        guesses = [one for one in found if one.guessed]
-        return FULL if any(numbers_agree(one, fragment.tokens, unit) for one in guesses) else HALF
-
-    @staticmethod
-    def layouts_of(titles: tuple[str, ...] | None, fragment: Fragment) -> list[Layout]:
-        """Return the layouts that a row may have."""
-        return _layouts(titles, fragment.kinds, fragment.gap)
 
     def _take(self, fragment: Fragment, quality: int) -> None:
         """Keep a whole row; hold a part back until the next lines show what it is."""
@@ -274,41 +234,14 @@ class Scanner:
     def _joined(self, rest: Fragment, quality_of_rest: int) -> bool:
         """Add a part to the row that was broken off before it, if both make one row."""
         first = self._pending
-        if first is None or (
-            quality_of_rest and not ("t" in first.kinds and "t" not in rest.kinds)
-        ):
-            return False  # nothing to continue, or a row by itself
-        before = self._quality(first)
-        most = len(self._block.titles) if self._block and self._block.titles else 14
-        best: Fragment | None = None
-        best_quality = -1
-        for between in ("", " "):
-            text = first.text + between + rest.text
-            tokens = text.split()
-            if len(tokens) > most or len(text) > _LONGEST_ROW:
-                continue
-            kinds = self._kinds.of(tokens)
-            if "w" in kinds:
-                continue
-            whole = Fragment(
-                first.number,
-                text,
-                tokens,
-                kinds,
-                _has_gap(text),
-                [*first.joined, rest.number],
-                recovered=True,
-            )
-            quality = self._quality(whole)
-            if quality > best_quality:
-                best, best_quality = whole, quality
-        if best is None or best_quality < before or (best_quality == before and before):
+        found = first and joined(self._block, self._kinds, first, rest, quality_of_rest)
+        if not found:
             return False
         self._mark(rest.number, "continuation")
-        self._pending = best
-        if best_quality == FULL:
+        self._pending, quality = found
+        if quality == FULL:
+            self._open(found[0].number).rows.append(found[0])
             self._pending = None
-            self._open(first.number).rows.append(best)
         return True
 
     def _flush(self) -> None:
@@ -316,7 +249,7 @@ class Scanner:
         fragment, self._pending = self._pending, None
         if fragment is None:
             return
-        if self._quality(fragment):
+        if quality_of(self._block, fragment):
             self._open(fragment.number).rows.append(fragment)
             return
         for number in (fragment.number, *fragment.joined):
@@ -431,12 +364,3 @@ class Scanner:
         self._mark(number, "skipped")
         skipped = SkippedLine(number, line.strip()[:_SHOWN], reason)
         (self._block.skipped if self._block else self.skipped).append(skipped)
-
-
-def _has_gap(text: str) -> bool:
-    return _GAP in text.strip()
-
-
-@lru_cache(maxsize=4096)
-def _layouts(titles: tuple[str, ...] | None, kinds: str, gap: bool) -> list[Layout]:
-    return layouts(titles, kinds, gap)

@@ -12,11 +12,11 @@ _RCCL = re.compile(r"rccl-tests:?\s{1,9}[Vv]ersion\s{1,9}(\S{1,60})")
 _LIBRARY = re.compile(r"\b([NR]CCL)\s{1,3}version\s{0,3}:?\s{0,3}(\d\S{0,60})", re.A)
 _TEST = re.compile(r"Collective test starting:\s{0,9}([\w-]{1,60})", re.A)
 _THREADS = re.compile(r"nThread\s{1,9}(\d{1,6})\s{1,9}nGpus\s{1,9}(\d{1,6})", re.A)
-_BENCH = re.compile(r"# commlab bench, ([^,]{1,40}), (.{1,200})")
+_BENCH = re.compile(r"\bcommlab bench, ([^,]{1,40}), (.{1,200})")
 _BENCH_RANKS = re.compile(
-    r"# nranks (\d{1,7}) on (\d{1,7}) nodes?, backend (\w{1,30}), device (\S{1,60})", re.A
+    r"\bnranks (\d{1,7}) on (\d{1,7}) nodes?, backend (\w{1,30}), device (\S{1,60})", re.A
 )
-_SERIES = re.compile(r"# collective (\w{1,40}), algorithm (\w{1,60})", re.A)
+_SERIES = re.compile(r"\bcollective (\w{1,40}), algorithm (\w{1,60})", re.A)
 _COMMAND = re.compile(r"(?:^|[\s/])([a-z_]{4,30})_perf\b", re.A)
 _PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=](\d{1,6})(?!\S)", re.A)
 _THREADS_ASKED = re.compile(r"_perf\b.{0,300}?\s(?:-t|--nthreads)[\s=](\d{1,4})(?!\S)", re.A)

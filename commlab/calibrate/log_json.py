@@ -20,15 +20,19 @@ _RESULTS = re.compile(r'"results"\s{0,9}:\s{0,9}\[')
 _BETWEEN = re.compile(r"[\s,]*")
 # -J prints doubles with six decimals.
 _HALF_DIGIT = 5e-7
-_MOST_DEVICES = 1024
+_COMMENTS = re.compile(r"(?:#[^\n]{0,999}\n|\s){0,999}")
+# A text log may begin with a bracket, too.
+_JSON = re.compile(r"\{|\[\s{0,99}[{\]]")
+_MOST_DEVICES = 1_000_000
 # C prints an infinite rate as inf, which JSON calls Infinity.
 _INFINITE = re.compile(r"(:\s{0,9}-?)inf(?=\s{0,9}[,}])")
 
 
-def looks_like_json(text: str) -> bool:
-    """Tell JSON from a text log, whose first line may begin with a bracket, too."""
-    begin = text[:1000].lstrip()
-    return begin.startswith("{") or re.match(r"\[\s{0,99}[{\]]", begin) is not None
+def json_in(text: str) -> str | None:
+    """Return the JSON of a file, which may stand behind comments; None for a text log."""
+    comments = _COMMENTS.match(text)
+    start = comments.end() if comments else 0
+    return text[start:] if _JSON.match(text, start) else None
 
 
 def blocks_of_json(text: str) -> tuple[list[BlockRows], list[Remark]]:
@@ -225,12 +229,13 @@ def _nccl_tests(document: dict[str, Any], n_before: int) -> Iterator[BlockRows]:
 def _all_devices(devices: list[Device], per_process: int) -> list[Device]:
     """List every device of a process with several: -J names the first one only."""
     one_each = all(device.rank % per_process == 0 for device in devices)
-    if not 1 < per_process <= _MOST_DEVICES or not one_each:
+    too_many = len(devices) * per_process > _MOST_DEVICES
+    if per_process <= 1 or too_many or not one_each:
         return devices
     return [
         device._replace(
             rank=device.rank + more,
-            index=None if device.index is None else device.index + more,
+            gpu=None if device.gpu is None else device.gpu + more,
         )
         for device in devices
         for more in range(per_process)

@@ -99,7 +99,7 @@ def layouts(titles: tuple[str, ...] | None, kinds: str, gap: bool) -> list[Layou
     gap : bool
         The row has a hole as wide as the out-of-place half.
     """
-    options = _titled(titles, gap) if titles else _untitled(kinds)
+    options = _titled(titles, gap) if titles else _untitled(kinds, gap)
     found = []
     for columns, quality in options:
         missing = len(kinds) - len(columns)
@@ -143,16 +143,14 @@ def numbers_agree(layout: Layout, tokens: list[str], microseconds: float | None)
     return gigabytes / 2.1 - algbw[1] <= algbw[0] <= 1.1 * gigabytes + algbw[1]
 
 
-def size_over_count(layout: Layout, tokens: list[str]) -> bool | None:
-    """Tell whether the size is a multiple of count times width; None if nobody can know."""
-    if len(layout.columns) != len(tokens):
-        return None
+def size_over_count(layout: Layout, tokens: list[str]) -> float | None:
+    """Return size over count times width: a whole number, 1 or N; None if nobody can know."""
     values = dict(zip(layout.columns, tokens, strict=True))
     width = DTYPE_BYTES.get(values.get("type", "").lower())
     if not width or "count" not in values or "size" not in values:
         return None
     nbytes, count = number(values["size"])[0], number(values["count"])[0]
-    return nbytes >= count * width > 0 and nbytes % (count * width) == 0
+    return nbytes / (count * width) if count else None
 
 
 def _fits(columns: tuple[str, ...], kinds: str) -> bool:
@@ -227,7 +225,7 @@ _LABELS = (
 )
 
 
-def _untitled(kinds: str) -> Iterator[tuple[tuple[str, ...], int]]:
+def _untitled(kinds: str, gap: bool) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the layouts of all versions that have as many words."""
     stamp = ("date", "clock") if kinds.endswith("dh") else ()
     for labels in _LABELS:
@@ -235,7 +233,7 @@ def _untitled(kinds: str) -> Iterator[tuple[tuple[str, ...], int]]:
             yield (*labels, *_numbered(half, "0"), *_numbered(half, "1"), *stamp), FULL
     for labels in _LABELS:
         for half in _HALVES:
-            yield (*labels, *_numbered(half, "0"), *stamp), HALF
+            yield (*labels, *_numbered(half, "1" if gap else "0"), *stamp), HALF
     for labels in _LABELS:
         for end in range(len(_CUT_OFF) - 1, len(_HALF_4), -1):
             yield (*labels, *_CUT_OFF[:end]), HALF

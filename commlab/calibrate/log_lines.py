@@ -14,7 +14,7 @@ class Device(NamedTuple):
     host: str | None
     pid: int | None
     name: str
-    index: int | None = None
+    gpu: int | None = None
 
 
 _DEVICE = re.compile(
@@ -65,7 +65,8 @@ _HEADER = re.compile(
     r"Using devices|nThread\s{1,9}\d|(?:nccl|rccl)-tests:?\s{1,9}[Vv]ersion"
     r"|Collective test starting|Reducing maxBytes|Blocking Enabled|Parallel Init Enabled"
     r"|Per-Iteration Report|Writing JSON output|skipping json output|Color: \d|group ranks"
-    r"|# commlab bench,|# nranks \d|# collective \w|# left out:|# gloo runs an all_reduce"
+    r"|\bcommlab bench, \d|\bnranks \d{1,7} on \d|\bcollective \w{1,40}, algorithm \w"
+    r"|# left out:|\bgloo runs an all_reduce inside"
 )
 # Said by the test, the launcher or the shell when a run goes wrong.
 _ERROR = re.compile(

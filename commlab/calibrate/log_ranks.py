@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from commlab.calibrate.log_lines import Device
@@ -74,29 +74,25 @@ def _count_ranks(block: Block, devices: list[Device], found: Participants) -> No
     last = max(ranks)
     n_listed = len(ranks)
     n_ranks = found.n_ranks or last + 1
+    per_process = max(1, (block.header.n_threads or 1) * (block.header.n_gpus or 1))
+    if not split:
+        # Every process has as many; nccl-tests cuts its list at 2048 letters.
+        n_ranks = -(-n_ranks // per_process) * per_process
     if n_ranks > _MOST_RANKS:
         return
-    per_process = (block.header.n_threads or 1) * (block.header.n_gpus or 1)
-    processes = {(device.host, device.pid) for device in devices}
-    complete = not block.elided_devices and n_listed == n_ranks
-    # nccl-tests cuts the list of a process with very many GPUs at 2048 letters.
-    of_processes = len(processes) * per_process
-    known = all(device.pid is not None for device in devices)
-    cut = complete and not split and known and per_process > 1 and of_processes > n_listed
-    if cut:
-        n_ranks = of_processes
     found.n_ranks = n_ranks
-    per_host = Counter(device.host for device in devices if device.host)
-    if per_host:
-        found.ranks_per_node = max(per_host.values())
-    if complete:
-        found.n_nodes = len(per_host) or None
-    if complete and not cut:
+    hosts = {device.host for device in devices if device.host}
+    found.ranks_per_node = _ranks_per_node(devices)
+    if not block.elided_devices and n_listed == n_ranks:
+        found.n_nodes = len(hosts) or None
         return
     # A list that ends in dots may have hidden the last ranks.
-    found.at_least = n_listed == last + 1 and not cut
-    if not cut:
-        found.n_nodes = found.nodes_of(n_ranks) or (len(per_host) or None)
+    found.at_least = n_listed == last + 1 == n_ranks
+    processes = {(device.host, device.pid) for device in devices if device.pid is not None}
+    if len(processes) * per_process == n_ranks:
+        found.n_nodes = len(hosts) or None
+    else:
+        found.n_nodes = found.nodes_of(n_ranks) or (len(hosts) or None)
         found.nodes_inferred = found.n_nodes is not None
     text = f"The list shows {n_listed} ranks, up to number {last}"
     if found.at_least:
@@ -105,3 +101,23 @@ def _count_ranks(block: Block, devices: list[Device], found: Participants) -> No
         text += f": {n_ranks} ranks are assumed"
         text += f", on {found.n_nodes} nodes like those listed." if found.n_nodes else "."
     found.remarks.append(Remark("elided_ranks", text))
+
+
+def _ranks_per_node(devices: list[Device]) -> int | None:
+    """Count the ranks of a node: of one that is listed whole, or as its device numbers tell."""
+    ranks = {device.rank for device in devices}
+    of_host: dict[str, list[int]] = defaultdict(list)
+    for device in devices:
+        if device.host:
+            of_host[device.host].append(device.rank)
+    whole = [
+        len(own)
+        for own in of_host.values()
+        if (min(own) == 0 or min(own) - 1 in ranks) and max(own) + 1 in ranks
+    ]
+    if whole:
+        return max(whole)
+    if not of_host:
+        return None
+    highest = max(device.gpu or 0 for device in devices)
+    return max(highest + 1, *(len(own) for own in of_host.values()))

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import NamedTuple
 
-from commlab.calibrate.log_blocks import Scanner
+from commlab.calibrate.log_fragments import layouts_of
 from commlab.calibrate.log_layout import FULL, Layout
 from commlab.calibrate.log_parts import Block, Fragment
 from commlab.calibrate.log_tokens import number
@@ -93,10 +93,11 @@ def _choose_layouts(block: Block) -> dict[tuple[str, bool], Layout | None]:
         alike[fragment.kinds, fragment.gap].append(fragment)
     chosen: dict[tuple[str, bool], Layout | None] = {}
     for key, fragments in alike.items():
-        options = Scanner.layouts_of(block.titles, fragments[0])
+        options = layouts_of(block, fragments[0])
         # Titles say what the columns are; other columns, and bare numbers, have to prove it.
+        guessed = not block.titles or (bool(options) and options[0].guessed)
         unlike_titles = bool(options) and options[0].guessed and options[0].quality < FULL
-        proof = unlike_titles or (not block.titles and "t" not in key[0])
+        proof = unlike_titles or (guessed and "t" not in key[0])
         chosen[key] = _elect(block, fragments[:_ENOUGH_VOTES], options, proof)
     return chosen
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 from commlab.calibrate import log_check
 from commlab.calibrate.bus import NO_IN_PLACE, collective_of
+from commlab.calibrate.log_copies import refuse_interleaved
 from commlab.calibrate.log_decide import Asked, Decision, decide
 from commlab.calibrate.log_parts import Block
 from commlab.calibrate.log_ranks import participants
@@ -68,38 +68,6 @@ def runs_of(found: BlockRows, asked: Asked) -> list[Run]:
             )
         )
     return runs
-
-
-def refuse_interleaved(block: Block, rows: Sequence[RawRow]) -> None:
-    """Refuse the rows of several runs that printed at the same time.
-
-    A test that was built without MPI runs once per process: every copy believes to be alone and
-    prints its own header and rows, and the launcher mixes them.
-    """
-    sizes = [row.nbytes for row in rows]
-    if not sizes:
-        return
-    times = Counter(sizes)
-    repeated = sum(count > 1 for count in times.values()) / len(times)
-    smallest = min(sizes)
-    mixed_labels = len({(row.dtype, row.redop, row.root) for row in rows}) > 1
-    # A new sweep starts at the smallest size; any other step back is another copy's row.
-    woven = sum(after < before and after > smallest for before, after in pairwise(sizes))
-    beside = sum(after == before for before, after in pairwise(sizes))
-    each_twice = len(times) > 2 and min(times.values()) > 1 and (woven or beside >= len(times))
-    copies = not block.inherits and block.n_headers > 1 and repeated >= 0.5
-    if (
-        len(block.tags) > 1
-        or copies
-        or (not mixed_labels and (each_twice or (woven > 1 and repeated >= 0.3)))
-    ):
-        n_copies = max(block.n_headers, len(block.tags), *times.values())
-        raise LogError(
-            "interleaved",
-            f"The rows from line {rows[0].line} on are those of {n_copies} runs mixed: the test "
-            "was probably built without MPI, so each process ran alone. Build it with MPI=1 and "
-            "measure again.",
-        )
 
 
 def _times_of_calls(

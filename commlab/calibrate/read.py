@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from commlab.calibrate.bus import OPS, op_named
+from commlab.calibrate.log_apart import apart
 from commlab.calibrate.log_blocks import Scanner
+from commlab.calibrate.log_copies import refuse_mixed_headers
 from commlab.calibrate.log_decide import Asked
-from commlab.calibrate.log_json import blocks_of_json, looks_like_json
+from commlab.calibrate.log_json import blocks_of_json, json_in
 from commlab.calibrate.log_remarks import BlockRows
 from commlab.calibrate.log_rows import read_rows
 from commlab.calibrate.log_runs import runs_of
@@ -56,14 +58,15 @@ def read_log(
     lines = lines_of(data)
     text = "\n".join(lines)
     remarks: list[Remark] = []
-    if looks_like_json(text):
-        blocks, remarks = blocks_of_json(text)
+    blocks: list[BlockRows] = []
+    as_json = json_in(text)
+    if as_json:
+        blocks, remarks = blocks_of_json(as_json)
         runs, skipped = _runs(blocks, asked, remarks, "")
         return Log(tuple(runs), tuple(skipped), tuple(remarks), len(lines), {"json": len(lines)})
     scanner = Scanner()
     scanner.scan(lines)
     skipped = scanner.skipped
-    blocks = []
     for block in scanner.blocks:
         read = read_rows(block)
         for fragment in read.zero_size:
@@ -74,7 +77,8 @@ def read_log(
                 SkippedLine(number, fragment.text.strip(), reason)
                 for number in (fragment.number, *fragment.joined)
             ]
-        blocks.append(BlockRows(block, read))
+        blocks += apart(BlockRows(block, read), asked)
+    refuse_mixed_headers(scanner.blocks)
     runs, more = _runs(blocks, asked, remarks, scanner.errors[0][1] if scanner.errors else "")
     log = Log(tuple(runs), tuple(sorted(skipped + more, key=_line)), tuple(remarks), len(lines))
     for skipped_line in log.all_skipped():
