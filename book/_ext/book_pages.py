@@ -43,6 +43,17 @@ def drop_thebe_settings(app: Sphinx, doctree: nodes.document, page: str) -> None
             node.parent.remove(node)
 
 
+def drop_back_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Remove the links from a source back to where it is cited.
+
+    Each source is cited once in each language, and the link to the language that is not shown
+    leads nowhere. Within the list of sources they are also no list items, which screen
+    readers trip over.
+    """
+    for citation in doctree.findall(nodes.citation):
+        citation["backrefs"] = []
+
+
 def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
     """Remove the theme's font preloads, which stand in a template that it does not expose."""
     if error is not None or app.builder.format != "html":
@@ -57,6 +68,7 @@ def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, object]:
     """Run after all extensions that add scripts to a page."""
     app.connect("doctree-resolved", drop_thebe_settings, priority=900)
+    app.connect("doctree-resolved", drop_back_links, priority=900)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("build-finished", drop_font_preloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,8 @@
  *
  * A page counts for a query as much as for its rarest word: the page that says "ring" once
  * and "all-reduce" a hundred times is not about ring all-reduce. Pages to look things up in
- * mention everything, so they come after a chapter unless their title is what was asked for.
+ * mention everything, and exercises name in their headings what a chapter explains, so they come
+ * after a chapter unless their title is what was asked for.
  */
 const REFERENCE_DISCOUNT = 8;
 
@@ -30,7 +31,8 @@ var Scorer = {
     const counts = (typeof SEARCH_WEIGHTS !== "undefined" && SEARCH_WEIGHTS[docname]) || {};
     const words = Scorer.queryWords();
     let count = Math.min(...words.map((word) => counts[word] || 1), Number.MAX_SAFE_INTEGER);
-    if (docname.startsWith("book/")) count /= REFERENCE_DISCOUNT;
+    const explains = docname.startsWith("notebooks/") && !docname.endsWith("/exercises");
+    if (!explains) count /= REFERENCE_DISCOUNT;
     // All results of a page stay together, its best heading first.
     return 1000 * Math.log2(1 + count) + score;
   },
