@@ -47,11 +47,21 @@ def drop_back_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Remove the links from a source back to where it is cited.
 
     Each source is cited once in each language, and the link to the language that is not shown
-    leads nowhere. Within the list of sources they are also no list items, which screen
-    readers trip over.
+    leads nowhere.
     """
     for citation in doctree.findall(nodes.citation):
         citation["backrefs"] = []
+
+
+def make_sources_list_items(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Give the entries of a bibliography the role that their list asks for.
+
+    Sphinx puts entries of the role doc-biblioentry, which is no longer in use, into a list.
+    """
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
 def drop_font_preloads(app: Sphinx, error: Exception | None) -> None:
@@ -70,5 +80,6 @@ def setup(app: Sphinx) -> dict[str, object]:
     app.connect("doctree-resolved", drop_thebe_settings, priority=900)
     app.connect("doctree-resolved", drop_back_links, priority=900)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", make_sources_list_items)
     app.connect("build-finished", drop_font_preloads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,8 @@
 /* Ranks search results; Sphinx puts this file into its searchtools.js.
  *
  * A page counts for a query as much as for its rarest word: the page that says "ring" once
- * and "all-reduce" a hundred times is not about ring all-reduce. Pages to look things up in
+ * and "all-reduce" a hundred times is not about ring all-reduce. A long page has every word more
+ * often, so counts are divided by the root of its length. Pages to look things up in
  * mention everything, and exercises name in their headings what a chapter explains, so they come
  * after a chapter unless their title is what was asked for.
  */
@@ -29,11 +30,12 @@ var Scorer = {
 
   score([docname, title, anchor, descr, score, filename]) {
     const counts = (typeof SEARCH_WEIGHTS !== "undefined" && SEARCH_WEIGHTS[docname]) || {};
+    const length = Object.values(counts).reduce((sum, count) => sum + count, 1);
     const words = Scorer.queryWords();
     let count = Math.min(...words.map((word) => counts[word] || 1), Number.MAX_SAFE_INTEGER);
     const explains = docname.startsWith("notebooks/") && !docname.endsWith("/exercises");
     if (!explains) count /= REFERENCE_DISCOUNT;
     // All results of a page stay together, its best heading first.
-    return 1000 * Math.log2(1 + count) + score;
+    return 1000 * Math.log2(1 + 100 * count / Math.sqrt(length)) + score;
   },
 };
