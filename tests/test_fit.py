@@ -468,3 +468,11 @@ def test_busbw_is_that_of_the_log():
     fit = fit_run(straight_run(FULL, noise=0.0))
     row = fit.rows[-1]
     assert fit.busbw[-1] == pytest.approx(bus_factor("all_reduce", 8) * row.nbytes / row.seconds)
+
+
+def test_two_large_rows_tell_no_alpha():
+    sizes = doubling(32 * MIB, 64 * MIB)
+    fit = fit_run(straight_run(sizes, alpha=400e-6, beta=300e9))
+    assert fit.alpha is None
+    assert "alpha_not_determined" in {remark.code for remark in fit.remarks}
+    assert fit.beta is not None

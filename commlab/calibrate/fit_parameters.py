@@ -119,9 +119,13 @@ def alpha_of(
     share = piece.alpha / _at(piece, piece.first)
     half = None if noise is None else noise.half_widths(size, time)[0]
     too_wide = half is not None and half > WIDEST_INTERVAL * piece.alpha
-    if share < SMALLEST_SHARE or too_wide:
+    # As many rows as parameters: of large messages alone, their scatter may be all of α.
+    unjudged = half is None and piece.first > SMALL_MESSAGE
+    if share < SMALLEST_SHARE or too_wide or unjudged:
         why = f"α would be {share:.0%} of it"
-        if share >= SMALLEST_SHARE:
+        if unjudged:
+            why = "no row is left over to tell how far α may be off"
+        elif share >= SMALLEST_SHARE:
             why = "the rows scatter too much"
         return None, [
             Remark(

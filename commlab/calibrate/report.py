@@ -26,7 +26,7 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``format``; ``runs``, one entry per fitted run; ``refused``, those that could not be
+        ``format``; ``meaning``, one sentence on α and β; ``runs``, one entry per fitted run; ``refused``, those that could not be
         fitted, with ``log``, ``op``, ``n_ranks``, ``code`` and ``message``; ``skipped_lines``
         outside of the runs.
 
@@ -41,6 +41,7 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
     """
     return {
         "format": FORMAT,
+        "meaning": MEANING,
         "runs": [_entry(run) for run in calibration.runs],
         "refused": [_refusal(refusal) for refusal in calibration.refused],
         "skipped_lines": [{"log": name, **_skipped(line)} for name, line in calibration.skipped],
@@ -154,7 +155,7 @@ def _run_lines(one: FittedRun) -> Iterator[str]:
     for remark in one.remarks:
         yield f"  {'note' if remark.code in NOTES else 'look'}    {remark.message} [{remark.code}]"
     if one.skipped:
-        yield f"  {len(one.skipped)} lines were not understood:"
+        yield f"  lines that were not understood: {len(one.skipped)}"
         for line in one.skipped[:MOST_SKIPPED_SHOWN]:
             yield f"    line {line.line}: {line.reason}: {line.text.strip()[:60]!r}"
         if len(one.skipped) > MOST_SKIPPED_SHOWN:
