@@ -26,9 +26,9 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``format``; ``meaning``, one sentence on α and β; ``runs``, one entry per fitted run; ``refused``, those that could not be
-        fitted, with ``log``, ``op``, ``n_ranks``, ``code`` and ``message``; ``skipped_lines``
-        outside of the runs.
+        ``format``; ``meaning``, one sentence on α and β; ``runs``, one entry per fitted run;
+        ``refused``, those that could not be fitted, with ``log``, ``op``, ``n_ranks``, ``code``
+        and ``message``; ``skipped_lines`` outside of the runs.
 
         An entry has ``op``, ``n_ranks``, ``n_nodes``; ``rows``, the points used; ``skipped``, the
         number of lines that were not understood; ``alpha_s``, seconds **per call**, from the piece
