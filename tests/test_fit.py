@@ -476,3 +476,16 @@ def test_two_large_rows_tell_no_alpha():
     assert fit.alpha is None
     assert "alpha_not_determined" in {remark.code for remark in fit.remarks}
     assert fit.beta is not None
+
+
+def test_a_row_as_late_as_the_next_larger_size_is_told_from_it():
+    sizes = doubling(KIB, 8 * GIB)
+    late = sizes.index(64 * MIB)
+    named = 0
+    for seed in range(12):
+        seconds = noisy(line_times(sizes, "all_reduce", 8, 32e-6, 365e9), 0.02, seed)
+        seconds[late] = seconds[late + 1]
+        fit = fit_run(run_of(sizes, seconds))
+        assert fit.beta.value == pytest.approx(365e9, rel=0.05)
+        named += [outlier.row.nbytes for outlier in fit.outliers] == [64 * MIB]
+    assert named >= 11

@@ -57,7 +57,8 @@ def cliff(fit: Fit) -> Remark | None:
                 f"A cliff: from {_row(fit, n)} to {_row(fit, n + 1)} the time grows {growth:.1f} "
                 f"times ({format_seconds(seconds[n])} to {format_seconds(seconds[n + 1])}) and the "
                 f"size {allowed:.1f} times. The library switches to a worse protocol or algorithm "
-                "there: try NCCL_PROTO and NCCL_ALGO, and look at its tuner.",
+                "there (NCCL: try NCCL_PROTO and NCCL_ALGO, and look at its tuner), or a cache "
+                "is full.",
                 fit.rows[n + 1].line,
             )
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ ROWS_PER_PIECE_HELD_OUT = 2
 # The last of several pieces reaches at least from a size to this many times the size: fewer bytes
 # between its ends say little of β.
 SMALLEST_SPAN = 2.0
+# Of so many rows that were left out their neighbours are tried instead; each costs a fit.
+MOST_SWAPPED = 4
 # How often the rows are looked through for outliers after a fit.
 ROUNDS = 2
 # More pieces are taken only if the held-out errors fall by more than this share of the standard
@@ -102,13 +104,41 @@ def find_pieces(sizes: np.ndarray, seconds: np.ndarray) -> Found:
         n = possible[choose(errors)]
         return Found(blocks, _last(chains[n]), used, held_out[n], float(np.median(errors[0])))
 
+    def without(others: np.ndarray) -> Found:
+        weights = holding * others
+        return best_of(chains_of(weights), weights[-1] > 0)
+
     found = best_of(chains, weights[-1] > 0)
     # A chain of many pieces may bend to an outlier that stands out from the chosen one.
     near = near_prediction(seconds, found.chain.seconds(sizes)[0])
-    if np.all(near[found.used]):
-        return found
-    weights = holding * near
-    return best_of(chains_of(weights), weights[-1] > 0)
+    if not np.all(near[found.used]):
+        found = without(near)
+    # A row that is late, and the next larger one in time, take as long: which of them is off,
+    # only the others can tell.
+    for swapped in _neighbours_swapped(found.used, holding[-1] > 0):
+        other = without(swapped)
+        if _held_out_error(other, seconds) < _held_out_error(found, seconds):
+            found = other
+    return found
+
+
+def _neighbours_swapped(used: np.ndarray, usable: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows to use if a neighbour of a row that was left out were left out instead."""
+    left_out = np.flatnonzero(usable & ~used)[:MOST_SWAPPED]
+    for row in left_out:
+        for neighbour in (row - 1, row + 1):
+            if 0 <= neighbour < len(used) and used[neighbour]:
+                swapped = used.copy()
+                swapped[[row, neighbour]] = True, False
+                yield swapped
+
+
+def _held_out_error(found: Found, seconds: np.ndarray) -> float:
+    """Return the mean error of the used rows, each held out, none counting with more than CAP."""
+    if found.held_out is None:
+        return np.inf
+    error = np.abs(found.held_out / seconds - 1)[found.used]
+    return float(np.minimum(error, CAP).mean())
 
 
 def choose(errors: Sequence[np.ndarray]) -> int:
