@@ -353,7 +353,8 @@ def test_a_worker_that_fails_under_torchrun_leaves_a_report(tmp_path):
     )
     answer = run_on_two_nodes(tmp_path, command)
     assert answer.returncode != 0
-    assert "the worker failed: TypeError: Object of type Tensor" in answer.stderr
+    assert "the worker failed: TypeError: the worker returned something that" in answer.stderr
+    assert "(for a tensor, tensor.tolist())" in answer.stderr
     (report, *_) = (tmp_path / "results").glob("*.report.json")
     assert "is not JSON serializable" in _files.read_json(report)["traceback"]
     assert not list((tmp_path / "results").glob("*.result.json"))
