@@ -117,7 +117,7 @@ def test_wrong_runs_get_their_reason_and_the_evidence(saw, reason, named):
     ],
 )
 def test_what_cannot_run_is_refused_without_starting_anything(answer, reason, monkeypatch):
-    monkeypatch.setattr("commlab.exercises.deadlock.run_job", None)
+    monkeypatch.setattr("commlab.exercises.deadlock.run_to_its_end", None)
     verdict = check("deadlock", answer).parts[""]
     assert verdict.reason == reason
     assert HANZI.search(verdict.words.zh) and not HANZI.search(verdict.words.en)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commlab.cli.plot import check_matplotlib
 from commlab.cli.status import DONE, REFUSED
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ def _read(name: str, options: argparse.Namespace) -> Log:
 
 
 def _plot(path: Path, fits: Sequence[Fit]) -> None:
-    try:
-        from commlab.figures.fit import save_fits
-    except ImportError as error:
-        raise ValueError(f"--plot needs matplotlib: pip install matplotlib ({error}).") from error
+    check_matplotlib()
+    from commlab.figures.fit import save_fits
+
     save_fits(path, fits)

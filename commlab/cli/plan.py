@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commlab.cli.plot import check_matplotlib
 from commlab.cli.status import DONE
 
 if TYPE_CHECKING:
@@ -196,10 +197,9 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 
 def _check_plot(path: Path) -> None:
-    try:
-        from commlab.figures.save import check_plot_path
-    except ImportError as error:
-        raise ValueError("--plot needs matplotlib: pip install matplotlib.") from error
+    check_matplotlib()
+    from commlab.figures.save import check_plot_path
+
     check_plot_path(path)
 
 

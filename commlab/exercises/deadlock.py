@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from commlab.exercises.verdicts import Verdict, Words, in_code, is_blank, refuse, right, unanswered
+from commlab.real.deadlock import run_to_its_end
 from commlab.real.diagnosis import diagnose
 from commlab.real.evidence import (
     FAILED,
@@ -23,7 +24,7 @@ from commlab.real.evidence import (
     Evidence,
     read_evidence,
 )
-from commlab.real.launch import RankError, make_job, run_job, temporary_folder
+from commlab.real.launch import temporary_folder
 from commlab.tables import markdown_table
 
 N_RANKS = 4
@@ -33,10 +34,6 @@ MEAN_LOSS = sum(LOSSES) / N_RANKS
 MEAN_GRADIENT = [sum(column) / N_RANKS for column in zip(*GRADIENTS, strict=True)]
 # Timeout of a collective, in seconds; PyTorch's default is 30 minutes.
 PATIENCE = 4.0
-# For importing torch on a busy machine; the run itself ends sooner.
-START_SECONDS = 60.0
-# Ranks that can still report an error do so within this time after the first one, in seconds.
-LINGER_SECONDS = 2.5
 WORKER = "commlab.real.exercises_workers:run_source"
 
 
@@ -64,12 +61,7 @@ def judge_worker(answer: object) -> Verdict:
             "patience": PATIENCE,
             "folder": str(folder),
         }
-        seconds = START_SECONDS + 2 * PATIENCE
-        failure = None
-        try:
-            run_job(folder, make_job(WORKER, N_RANKS, seconds, arguments, LINGER_SECONDS))
-        except RankError as error:
-            failure = error
+        failure = run_to_its_end(folder, WORKER, N_RANKS, PATIENCE, arguments)
         saw = read_evidence(folder, N_RANKS)
     if failure is not None and not any(one.calls or one.state == RAISED for one in saw):
         raise refuse(

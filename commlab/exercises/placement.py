@@ -10,6 +10,7 @@ from commlab.budget import H100_CLUSTER, Cluster, Plan, TrainingStep, training_s
 from commlab.exercises.code_answers import call
 from commlab.exercises.verdicts import Refused, Verdict, Words, in_code, refuse, right
 from commlab.models import LLAMA3_8B, LLAMA3_70B, TransformerShape
+from commlab.planner.search import divisors
 from commlab.units import format_bytes, format_seconds
 
 AXES = ("data", "tensor", "pipeline")
@@ -163,8 +164,8 @@ def _too_large(sizes: dict[str, int], step: TrainingStep, case: Case) -> Refused
 def least_seconds(case: Case) -> float:
     """Return the seconds of the fastest placement that fits: all are tried."""
     fitting = []
-    for tensor in _divisors(case.n_gpus):
-        for pipeline in _divisors(case.n_gpus // tensor):
+    for tensor in divisors(case.n_gpus):
+        for pipeline in divisors(case.n_gpus // tensor):
             data = case.n_gpus // (tensor * pipeline)
             try:
                 plan = training_plan(data, tensor, pipeline, case.n_sequences)
@@ -174,10 +175,6 @@ def least_seconds(case: Case) -> float:
             if step.fits:
                 fitting.append(step.seconds)
     return min(fitting)
-
-
-def _divisors(number: int) -> list[int]:
-    return [size for size in range(1, number + 1) if number % size == 0]
 
 
 def _slow(sizes: dict[str, int], step: TrainingStep, least: float, case: Case) -> Refused:

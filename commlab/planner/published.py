@@ -140,13 +140,14 @@ def predict_blind(
     -------
     BlindPrediction
     """
-    none = Overlap(gradients=0.0, prefetch=0.0)
-    speeds = []
-    for overlap in (Overlap(), none):
-        mfu = mfu_from_row(shown, published.tokens_per_second[shown], overlap)
-        speeds.append(fsdp_step(asked, mfu, overlap).tokens_per_second / asked)
-    mfu = mfu_from_row(shown, published.tokens_per_second[shown])
-    return BlindPrediction(mfu, speeds[0], speeds[1], published.tokens_per_second[asked])
+    full, none = Overlap(), Overlap(gradients=0.0, prefetch=0.0)
+    known = published.tokens_per_second
+    mfu = {overlap: mfu_from_row(shown, known[shown], overlap) for overlap in (full, none)}
+    speed = {
+        overlap: fsdp_step(asked, mfu[overlap], overlap).tokens_per_second / asked
+        for overlap in (full, none)
+    }
+    return BlindPrediction(mfu[full], speed[full], speed[none], known[asked])
 
 
 @dataclass(frozen=True)

@@ -154,17 +154,17 @@ def placements(request: Request) -> Iterator[Placement]:
         stage per layer, and experts over every divisor that data and experts have in common.
     """
     shape, n_gpus = request.shape, request.n_gpus
-    for tensor in _divisors(n_gpus):
+    for tensor in divisors(n_gpus):
         if request.tensor not in (None, tensor):
             continue
-        for pipeline in _divisors(n_gpus // tensor):
+        for pipeline in divisors(n_gpus // tensor):
             data = n_gpus // tensor // pipeline
             if request.pipeline not in (None, pipeline) or request.data not in (None, data):
                 continue
             if pipeline > shape.layers and request.pipeline is None:
                 continue
             # Experts stay whole on their GPU unless there is more than one of them.
-            shared = [size for size in _divisors(data) if shape.n_experts % size == 0]
+            shared = [size for size in divisors(data) if shape.n_experts % size == 0]
             for expert in shared if request.expert is None else [request.expert]:
                 yield Placement(tensor, pipeline, data, expert)
 
@@ -294,6 +294,7 @@ def _why_slower(step: TrainingStep, best: TrainingStep) -> str:
     )
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a whole number above zero, in order."""
     small = [size for size in range(1, int(number**0.5) + 1) if number % size == 0]
     return sorted({*small, *(number // size for size in small)})

@@ -6,6 +6,8 @@ import math
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from commlab.checks import check_n_ranks, check_rank
 from commlab.real import evidence as notes
@@ -113,18 +115,8 @@ def deadlock_lab(
             "patience": patience,
             "folder": str(folder),
         }
-        job = make_job(
-            "commlab.real.deadlock_workers:break_the_rule",
-            ranks,
-            START_SECONDS + 2 * patience,
-            arguments,
-            linger=LINGER_SECONDS,
-        )
-        failure = None
-        try:
-            run_job(folder, job, environment)
-        except RankError as error:
-            failure = error
+        worker = "commlab.real.deadlock_workers:break_the_rule"
+        failure = run_to_its_end(folder, worker, ranks, patience, arguments, environment)
         start = joined_at(folder, ranks)
         if start is None:
             raise failure or RankError("the ranks left no notes: run the lab again.")
@@ -138,6 +130,38 @@ def deadlock_lab(
         saw=tuple(saw),
         seconds=time.monotonic() - start,
     )
+
+
+def run_to_its_end(
+    folder: Path,
+    worker: str,
+    ranks: int,
+    patience: float,
+    arguments: dict[str, Any],
+    environment: dict[str, str] | None = None,
+) -> RankError | None:
+    """Run a worker that may fail or wait for ever; return what the launcher says of a failure.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the ranks leave their notes; they are read before it goes.
+    worker : str
+        ``"module:function"``.
+    ranks : int
+    patience : float
+        Timeout of the ranks' collectives, in seconds.
+    arguments : dict
+        Of the worker.
+    environment : dict, optional
+        Added to that of the ranks.
+    """
+    seconds = START_SECONDS + 2 * patience
+    try:
+        run_job(folder, make_job(worker, ranks, seconds, arguments, LINGER_SECONDS), environment)
+    except RankError as error:
+        return error
+    return None
 
 
 def _check(case: str, ranks: int, odd_rank: int, patience: float) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import nbformat
 import yaml
 
+from tools import setup_cells
+
 ROOT = Path(__file__).resolve().parents[2]
-SETUP_CELL = (ROOT / "tools" / "setup_cell.txt").read_text(encoding="utf-8").rstrip("\n")
+SETUP_CELL = setup_cells.text()
 
 
 @dataclass(frozen=True)
